@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A user's acquire, from the call to its answer.
+ *
+ *   snib_acquire        checks, then: already ours by owner? a lease, at once
+ *                       else in line at the place of that name       (places.c)
+ *   request_again       at the head of the line: a claim of its own  (claim.c)
+ *   request_finish      exactly once: a lease, or an error
+ *
+ * The blocking call and the asynchronous one differ only in how the answer gets to the caller.
+ * A request has one deadline, counted from the call. When it fires, the claim is left behind in
+ * whatever stage it is: hold_leave sends the release, and nobody waits for that.
+ */
+#include "core/client.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LONGEST_MS (365LL * 24 * 3600 * 1000)
+
+static int check_numbers(const snib_options *o, snib_error *err)
+{
+    if (o->mode != SNIB_EXCLUSIVE && o->mode != SNIB_SHARED && o->mode != SNIB_COUNTED) {
+        return snib__fail(err, SNIB_EINVAL, 0, "mode %d is not one of enum snib_mode", o->mode);
+    }
+    if (o->flags & ~(unsigned)(SNIB_ASYNC_RELEASE | SNIB_NO_RENEW) || o->reserved) {
+        return snib__fail(err, SNIB_EINVAL, 0, "unknown flags in the options");
+    }
+    if (o->permits < 1 || o->permits > 1000) {
+        return snib__fail(err, SNIB_EINVAL, 0, "permits %u is not 1 to 1000", o->permits);
+    }
+    if (o->mode != SNIB_COUNTED && o->permits != 1) {
+        return snib__fail(err, SNIB_EINVAL, 0, "permits %u without mode SNIB_COUNTED", o->permits);
+    }
+    if (o->wait_ms < -1 || o->wait_ms > LONGEST_MS) {
+        return snib__fail(err, SNIB_EINVAL, 0, "wait_ms %lld is not -1, 0 or up to a year",
+                          (long long)o->wait_ms);
+    }
+    if (o->max_hold_ms < 0 || o->max_hold_ms > LONGEST_MS || o->min_left_ms < 0) {
+        return snib__fail(err, SNIB_EINVAL, 0, "max_hold_ms or min_left_ms out of range");
+    }
+    return SNIB_OK;
+}
+
+static int check_ttl(snib_options *o, const snib *client, snib_error *err)
+{
+    const struct snib__session *s = &client->session;
+    if (o->ttl_ms == 0) {
+        o->ttl_ms = s->ttl_ms;
+    }
+    if (o->ttl_ms < 100 || o->ttl_ms > s->max_lease_ms) {
+        return snib__fail(err, SNIB_EINVAL, 0,
+                          "ttl_ms %lld is not 100 to %lld (max-lease, the same on all hosts)",
+                          (long long)o->ttl_ms, (long long)s->max_lease_ms);
+    }
+    if (snib__leased(client) && o->ttl_ms != s->ttl_ms && !(s->traits & SNIB_TRAIT_TTL_PER_LOCK)) {
+        return snib__fail(err, SNIB_ENOTSUP, 0, "%s: one ttl for all locks, set it in the URL",
+                          s->engine->scheme);
+    }
+    int64_t whole_ms = (o->ttl_ms * SNIB__MS - snib__drift_ns(o->ttl_ms * SNIB__MS)) / SNIB__MS;
+    if (snib__leased(client) && o->min_left_ms > whole_ms) {
+        return snib__fail(err, SNIB_EINVAL, 0, "min_left_ms %lld is more than a ttl of %lld gives",
+                          (long long)o->min_left_ms, (long long)o->ttl_ms);
+    }
+    if (o->flags & SNIB_NO_RENEW && (!o->max_hold_ms || o->max_hold_ms > o->ttl_ms)) {
+        o->max_hold_ms = o->ttl_ms;
+    }
+    if (o->max_hold_ms && o->min_left_ms > o->max_hold_ms) {
+        return snib__fail(err, SNIB_EINVAL, 0, "min_left_ms is more than max_hold_ms");
+    }
+    return SNIB_OK;
+}
+
+int snib__options_read(snib_options *out, const snib *client, const snib_options *in,
+                       snib_error *err)
+{
+    static const snib_options normal = SNIB_OPTIONS;
+    if (!in) {
+        in = &normal;
+    }
+    if (in->size < sizeof *in) {
+        return snib__fail(err, SNIB_EINVAL, 0, "options: start from SNIB_OPTIONS");
+    }
+    for (size_t i = sizeof *in; i < in->size; i++) {
+        if (((const unsigned char *)in)[i]) {
+            return snib__fail(err, SNIB_EINVAL, 0, "options of a newer snib, this is %s",
+                              snib_version());
+        }
+    }
+    *out = *in;
+    int rc = check_numbers(out, err);
+    if (rc == 0) {
+        rc = check_ttl(out, client, err);
+    }
+    if (rc == 0 && out->label) {
+        rc = snib__label_check(out->label, err);
+    }
+    unsigned needs = out->mode == SNIB_SHARED    ? SNIB_TRAIT_SHARED
+                     : out->mode == SNIB_COUNTED ? SNIB_TRAIT_COUNTED
+                                                 : 0;
+    if (rc == 0 && (client->session.traits & needs) != needs) {
+        rc = snib__fail(err, SNIB_ENOTSUP, 0, "%s: no %s locks", client->session.engine->scheme,
+                        out->mode == SNIB_SHARED ? "shared" : "counted");
+    }
+    return rc;
+}
+
+/* ---- Life of a request ------------------------------------------------------------------ */
+
+int64_t snib__request_left_ns(const struct snib__request *r, struct snib__instant now)
+{
+    if (r->options.wait_ms < 0) {
+        return SNIB__NEVER;
+    }
+    return r->options.wait_ms * SNIB__MS - snib__elapsed_ns(r->started, now);
+}
+
+/* Who holds it, for the caller's error. */
+static void say_busy(struct snib__request *r)
+{
+    const char *scheme = r->client->session.engine->scheme;
+    const struct snib__rival *rival = &r->rival;
+    if (rival->known && rival->who[0]) {
+        snib__fail(r->err, SNIB_EBUSY, 0, "%s: lock '%s' is held by %s", scheme, r->place->name,
+                   rival->who);
+    } else {
+        snib__fail(r->err, SNIB_EBUSY, 0, "%s: lock '%s' is held", scheme, r->place->name);
+    }
+    if (r->err && rival->known) {
+        r->err->holder_left_ms = rival->left_ms;
+        r->err->holder_token = rival->token;
+        strcpy(r->err->holder, rival->who);
+    }
+}
+
+static void say(struct snib__request *r, int code)
+{
+    const char *scheme = r->client->session.engine->scheme;
+    const char *name = r->place->name;
+    switch (code) {
+    case SNIB_OK:
+        return;
+    case SNIB_EBUSY:
+        say_busy(r);
+        return;
+    case SNIB_EUNKNOWN:
+        snib__fail(r->err, code, 0, "%s: no answer about lock '%s'; if it was granted after all, it is given back",
+                   scheme, name);
+        return;
+    case SNIB_ECANCELED:
+        snib__fail(r->err, code, 0, "%s: wait for lock '%s' cancelled", scheme, name);
+        return;
+    default: /* the place that failed has told the story already */
+        return;
+    }
+}
+
+void snib__request_finish(struct snib__request *r, int code)
+{
+    snib *client = r->client;
+    struct snib__place *place = r->place;
+    struct snib__hold *hold = r->hold;
+
+    assert(!r->finished);
+    say(r, code);
+    r->finished = true;
+    r->code = code;
+    r->hold = NULL;
+    snib__unlink(&r->link);
+    snib__unlink(&r->news.link);
+    if (r->timed) {
+        snib__timers_leave(&client->timers, &r->timer);
+        r->timed = false;
+    }
+    if (hold) {
+        hold->request = NULL;
+        if (code < 0) {
+            snib__hold_leave(hold);
+        }
+    } else {
+        snib__place_admit(client, place);
+        snib__place_put(client, place);
+    }
+    if (r->done) {
+        snib__unlink(&r->in_client);
+        snib__tell_done(r);
+    } else {
+        snib__wake(client, r->waiter);
+    }
+}
+
+void snib__request_again(struct snib__request *r)
+{
+    struct snib__hold *h = snib__hold_make(r);
+    if (!h) {
+        snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
+        snib__request_finish(r, SNIB_ENOMEM);
+        return;
+    }
+    r->hold = h;
+    snib__do(h, SNIB__DO_ATTEMPT);
+}
+
+/* The wait is over without a grant. An engine that was asked and has not answered leaves us in
+ * the dark; one that said "busy" or "queued" does not. */
+static void on_deadline(struct snib__timer *timer)
+{
+    struct snib__request *r = SNIB__OF(timer, struct snib__request, timer);
+    bool dark = r->hold && !r->rival.known;
+    snib__request_finish(r, dark ? SNIB_EUNKNOWN : SNIB_EBUSY);
+}
+
+void snib__request_news(struct snib__request *r, const struct snib__result *result)
+{
+    struct snib__rival *rival = &r->rival;
+    const char *who = result->holder ? result->holder : "";
+    bool same = rival->known && rival->place == result->place && strcmp(rival->who, who) == 0;
+    rival->known = true;
+    rival->place = result->place;
+    rival->left_ms = result->holder_left_ms;
+    rival->token = result->holder_token;
+    snprintf(rival->who, sizeof rival->who, "%s", who);
+    if (!same && r->options.on_event) {
+        char why[160];
+        if (rival->place > 0) {
+            snprintf(why, sizeof why, "behind %s, place %d", who[0] ? who : "another",
+                     rival->place);
+        } else {
+            snprintf(why, sizeof why, "behind %s", who[0] ? who : "another");
+        }
+        snib__tell_waiting(r, why);
+    }
+}
+
+/* By owner, without a word to the engine. True: answered. */
+static bool reenter(struct snib__request *r)
+{
+    bool clash = false;
+    struct snib__hold *h = snib__lease_reenter(r->place, &r->options, &clash);
+    if (!h) {
+        return false;
+    }
+    const char *scheme = r->client->session.engine->scheme;
+    int code = SNIB_OK;
+    if (h->lost || h->stage > SNIB__DOUBTFUL) {
+        code = snib__fail(r->err, SNIB_ELOST, 0, "%s: the owner's lock '%s' was lost", scheme,
+                          r->place->name);
+    } else if (clash && h->claim.mode == SNIB_SHARED && r->options.mode == SNIB_EXCLUSIVE) {
+        code = snib__fail(r->err, SNIB_EDEADLK, 0,
+                          "%s: the owner holds '%s' shared and would wait for itself", scheme,
+                          r->place->name);
+    } else if (clash) {
+        code = snib__fail(r->err, SNIB_EKIND, 0, "%s: the owner holds '%s' as another kind of lock",
+                          scheme, r->place->name);
+    } else {
+        r->lease = snib__lease_add(h, r);
+        code = r->lease ? SNIB_OK : snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
+    }
+    snib__request_finish(r, code);
+    return true;
+}
+
+static int start(struct snib__request *r)
+{
+    snib *client = r->client;
+    r->place = snib__place_get(client, r->name);
+    if (!r->place) {
+        return snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
+    }
+    client->used = true;
+    snib__ring(&r->link);
+    snib__ring(&r->news.link);
+    if (r->options.owner && reenter(r)) {
+        return SNIB_OK;
+    }
+    if (r->options.wait_ms > 0) {
+        if (!snib__timers_join(&client->timers)) {
+            snib__place_put(client, r->place);
+            return snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
+        }
+        r->timed = true;
+        r->started = snib__now();
+        r->timer.fire = on_deadline;
+        snib__timer_set(&client->timers, &r->timer,
+                        snib__later(r->started.boot_ns, r->options.wait_ms * SNIB__MS));
+    }
+    if (r->options.wait_ms == 0) {
+        snib__request_again(r);
+    } else {
+        snib__link_last(&r->place->line, &r->link);
+        snib__place_admit(client, r->place);
+    }
+    return SNIB_OK;
+}
+
+/* ---- The calls -------------------------------------------------------------------------- */
+
+static int check(snib *client, const char *name, const snib_options *in, snib_options *out,
+                 snib_error *err)
+{
+    if (!client) {
+        return snib__fail(err, SNIB_EINVAL, 0, "no client");
+    }
+    int rc = snib__name_check(name, err);
+    if (rc == 0) {
+        rc = snib__options_read(out, client, in, err);
+    }
+    if (rc == 0 && !snib__usable(client, err)) {
+        rc = SNIB_ESTATE;
+    }
+    return rc;
+}
+
+int snib_acquire(snib_lease **out, snib *client, const char *name, const snib_options *options,
+                 snib_error *err)
+{
+    if (!out) {
+        return snib__fail(err, SNIB_EINVAL, 0, "nowhere to put the lease");
+    }
+    *out = NULL;
+    struct snib__waiter waiter;
+    struct snib__request r;
+    memset(&r, 0, offsetof(struct snib__request, rival));
+    r.rival.known = false;
+    r.rival.who[0] = '\0';
+    int rc = check(client, name, options, &r.options, err);
+    if (rc < 0) {
+        return rc;
+    }
+    r.client = client;
+    r.name = name;
+    r.err = err;
+    r.lease = NULL;
+    r.done = NULL;
+    r.waiter = &waiter;
+    snib__waiter_init(&waiter);
+
+    snib__enter(client);
+    rc = client->closing ? snib__fail(err, SNIB_ESTATE, 0, "the client is closed") : start(&r);
+    if (rc == 0) {
+        if (!r.finished) {
+            snib__settle(client);
+        }
+        snib__wait(client, &waiter);
+        snib__calls_wait(client, &r);
+        rc = r.code;
+        *out = r.lease;
+    }
+    snib__leave(client);
+    snib__waiter_end(&waiter);
+    return rc;
+}
+
+/* An asynchronous request with the error it may need. */
+struct pending {
+    struct snib__request request;
+    snib_error error;
+};
+
+int snib_acquire_async(snib_ticket *out, snib *client, const char *name,
+                       const snib_options *options, snib_done_fn *done, void *arg, snib_error *err)
+{
+    snib_options checked;
+    if (out) {
+        *out = 0;
+    }
+    if (!done) {
+        return snib__fail(err, SNIB_EINVAL, 0, "no function to call when done");
+    }
+    int rc = check(client, name, options, &checked, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct pending *p = calloc(1, sizeof *p);
+    if (!p) {
+        return snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
+    }
+    struct snib__request *r = &p->request;
+    r->client = client;
+    r->options = checked;
+    r->name = name;
+    r->err = &p->error;
+    r->done = done;
+    r->done_arg = arg;
+
+    snib__enter(client);
+    r->ticket = ++client->last_ticket;
+    snib__link_last(&client->tickets, &r->in_client);
+    if (out) {
+        *out = r->ticket;
+    }
+    rc = client->closing ? snib__fail(r->err, SNIB_ESTATE, 0, "the client is closed") : start(r);
+    if (rc < 0) {
+        snib__unlink(&r->in_client);
+        if (err) {
+            *err = p->error;
+        }
+        free(p);
+    } else {
+        snib__settle(client);
+    }
+    snib__leave(client);
+    return rc;
+}
+
+int snib_cancel(snib *client, snib_ticket ticket)
+{
+    if (!client || !snib__usable(client, NULL)) {
+        return SNIB_ESTATE;
+    }
+    int rc = SNIB_ESTATE;
+    snib__enter(client);
+    for (struct snib__link *l = client->tickets.after; l != &client->tickets; l = l->after) {
+        struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
+        if (r->ticket == ticket) {
+            snib__request_finish(r, SNIB_ECANCELED);
+            snib__settle(client);
+            rc = SNIB_OK;
+            break;
+        }
+    }
+    snib__leave(client);
+    return rc;
+}
+
+/* snib_close: end every wait, asynchronous or not. Finishing one may free its place. */
+static struct snib__request *any_request(snib *client)
+{
+    for (size_t i = 0; i < client->bucket_count; i++) {
+        for (struct snib__place *p = client->buckets[i]; p; p = p->next) {
+            if (p->line.after != &p->line) {
+                return SNIB__OF(p->line.after, struct snib__request, link);
+            }
+            for (struct snib__link *l = p->holds.after; l != &p->holds; l = l->after) {
+                struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_place);
+                if (h->request) {
+                    return h->request;
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+void snib__requests_cancel(snib *client)
+{
+    struct snib__request *r;
+    while ((r = any_request(client)) != NULL) {
+        snib__request_finish(r, SNIB_ECANCELED);
+    }
+}

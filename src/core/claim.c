@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One claim at the engine: what its answers mean.
+ *
+ *   ASKED --queued--> PARKED --granted--> HELD <--> DOUBTFUL --> LOST
+ *     |  \--busy, unknown--> RESTING --timer--> ASKED      (lease.c from HELD on)
+ *     \--granted, but late--> PROVING --renewed--> HELD
+ *   any --leave--> RELEASING --answered--> RELEASED
+ *
+ * Rules that keep it safe:
+ *
+ * - An answer is judged by the stage it finds. After the release was submitted, whatever still
+ *   comes in for an attempt or a renewal is dropped: the engine gives a late grant back itself.
+ * - An attempt may be repeated under the same owner id, because it counts once. After a release
+ *   has been submitted the id is dead: a request that goes on gets a new claim with a new id,
+ *   so that a release that is delayed on its way can never hit the later grant.
+ * - A grant counts from the instant its request was sent, not from the instant it was read. If
+ *   too little of the lease is left by then (a message that waited while we were stopped, a
+ *   repeated attempt answered "yours already"), one renewal proves it before anybody is told.
+ * - Upcalls never enter the engine: they put work on the agenda (keeper.c).
+ */
+#include "core/client.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BIT(stage) (1U << (stage))
+
+void snib__move(struct snib__hold *h, enum snib__stage to)
+{
+    static const unsigned may_follow[] = {
+        [SNIB__ASKED] = BIT(SNIB__PARKED) | BIT(SNIB__RESTING) | BIT(SNIB__PROVING) |
+                        BIT(SNIB__HELD) | BIT(SNIB__RELEASING),
+        [SNIB__PARKED] = BIT(SNIB__PARKED) | BIT(SNIB__ASKED) | BIT(SNIB__RESTING) |
+                         BIT(SNIB__PROVING) | BIT(SNIB__HELD) | BIT(SNIB__RELEASING),
+        [SNIB__RESTING] = BIT(SNIB__ASKED) | BIT(SNIB__PARKED) | BIT(SNIB__RESTING) |
+                          BIT(SNIB__PROVING) | BIT(SNIB__HELD) | BIT(SNIB__RELEASING),
+        [SNIB__PROVING] = BIT(SNIB__HELD) | BIT(SNIB__RELEASING),
+        [SNIB__HELD] = BIT(SNIB__DOUBTFUL) | BIT(SNIB__LOST) | BIT(SNIB__RELEASING),
+        [SNIB__DOUBTFUL] = BIT(SNIB__HELD) | BIT(SNIB__LOST) | BIT(SNIB__RELEASING),
+        [SNIB__LOST] = BIT(SNIB__RELEASING),
+        [SNIB__RELEASING] = BIT(SNIB__RELEASED),
+        [SNIB__RELEASED] = 0,
+    };
+    assert(may_follow[h->stage] & BIT(to));
+    if (h->lined_up && to > SNIB__PROVING) { /* granted or gone: the next in line may ask */
+        h->lined_up = false;
+        h->place->asking--;
+    }
+    if (to == SNIB__LOST) {
+        h->lost = true;
+    }
+    h->stage = to;
+    snib__count(h);
+}
+
+void snib__count(struct snib__hold *h)
+{
+    bool waits = h->renewing;
+    switch (h->stage) {
+    case SNIB__ASKED:
+    case SNIB__PARKED:
+    case SNIB__PROVING:
+    case SNIB__RELEASING:
+        waits = true;
+        break;
+    default:
+        break;
+    }
+    if (waits != h->counted) {
+        h->counted = waits;
+        h->client->outstanding += waits ? 1U : -1U;
+    }
+}
+
+void snib__do(struct snib__hold *h, unsigned what)
+{
+    h->todo |= what;
+    if (h->in_agenda.after == &h->in_agenda) {
+        snib__link_last(&h->client->agenda, &h->in_agenda);
+    }
+}
+
+/* ---- Made and gone ---------------------------------------------------------------------- */
+
+static void on_timer(struct snib__timer *timer)
+{
+    struct snib__hold *h = SNIB__OF(timer, struct snib__hold, timer);
+    switch (h->stage) {
+    case SNIB__RESTING:
+        snib__move(h, SNIB__ASKED);
+        snib__do(h, SNIB__DO_ATTEMPT);
+        break;
+    case SNIB__PROVING:
+        snib__do(h, SNIB__DO_RENEW);
+        break;
+    case SNIB__HELD:
+    case SNIB__DOUBTFUL:
+        snib__lease_tick(h, snib__now());
+        break;
+    default:
+        break;
+    }
+}
+
+static struct snib__hold *allocate(snib *client)
+{
+    size_t size = sizeof(struct snib__hold) + client->session.engine->claim_size;
+    struct snib__hold *h = client->spare;
+    if (h) {
+        client->spare = NULL;
+        memset(h, 0, size);
+    } else {
+        h = calloc(1, size);
+    }
+    if (h && !snib__timers_join(&client->timers)) {
+        free(h);
+        h = NULL;
+    }
+    return h;
+}
+
+struct snib__hold *snib__hold_make(struct snib__request *r)
+{
+    snib *client = r->client;
+    struct snib__hold *h = allocate(client);
+    if (!h) {
+        return NULL;
+    }
+    const snib_options *o = &r->options;
+    if (o->label) {
+        strcpy(h->label, o->label); /* checked: at most SNIB__LABEL_MAX */
+    }
+    h->claim = (struct snib__claim){
+        .session = &client->session,
+        .name = r->place->name,
+        .label = h->label,
+        .mode = o->mode,
+        .permits = o->permits,
+        .ttl_ms = o->ttl_ms,
+        .may_queue = o->wait_ms != 0,
+        .listens = o->on_event != NULL,
+        .state = h->state,
+    };
+    snib__random(h->claim.owner, sizeof h->claim.owner);
+    h->client = client;
+    h->place = r->place;
+    h->request = r;
+    h->owner = o->owner;
+    h->no_renew = (o->flags & SNIB_NO_RENEW) != 0;
+    h->max_hold_ns = o->max_hold_ms ? o->max_hold_ms * SNIB__MS : SNIB__NEVER;
+    h->span_ns = SNIB__NEVER;
+    h->timer.fire = on_timer;
+    snib__ring(&h->in_agenda);
+    snib__ring(&h->leases);
+    snib__ring(&h->verifiers);
+    snib__link_last(&r->place->holds, &h->in_place);
+    r->place->users++;
+    if (o->wait_ms != 0) {
+        h->lined_up = true;
+        h->place->asking++;
+        h->place->asking_mode = o->mode;
+    }
+    h->stage = SNIB__ASKED;
+    snib__count(h);
+    client->holds++;
+    atomic_fetch_add(&client->refs, 1);
+    return h;
+}
+
+void snib__hold_leave(struct snib__hold *h)
+{
+    assert(h->stage < SNIB__RELEASING);
+    h->request = NULL;
+    h->renewing = false;
+    h->todo = 0;
+    snib__lease_answer(h, h->lost ? SNIB_ELOST : SNIB_ESTATE);
+    snib__timer_clear(&h->client->timers, &h->timer);
+    snib__move(h, SNIB__RELEASING);
+    snib__do(h, SNIB__DO_RELEASE);
+    snib__place_admit(h->client, h->place);
+}
+
+void snib__hold_drop(struct snib__hold *h)
+{
+    if (h->stage != SNIB__RELEASED || h->lease_count) {
+        return;
+    }
+    snib *client = h->client;
+    h->place->users--;
+    snib__place_put(client, h->place);
+    if (!client->spare && client->opened) {
+        client->spare = h;
+    } else {
+        free(h);
+    }
+    snib__unref(client);
+}
+
+void snib__hold_end(struct snib__hold *h)
+{
+    snib *client = h->client;
+    snib__move(h, SNIB__RELEASED);
+    snib__unlink(&h->in_agenda);
+    snib__timers_leave(&client->timers, &h->timer);
+    snib__unlink(&h->in_place);
+    client->holds--;
+    if (client->closer) {
+        snib__close_check(client);
+    }
+    snib__hold_drop(h);
+}
+
+/* ---- Answers to an attempt -------------------------------------------------------------- */
+
+/* A pause before the next attempt, with jitter so that many who were refused together do not
+ * come back together; and if the deadline is near, one last attempt just before it. */
+static void rest(struct snib__hold *h, int64_t asked_ms, int64_t first_ms, int64_t most_ms)
+{
+    struct snib__request *r = h->request;
+    struct snib__instant now = snib__now();
+    if (asked_ms <= 0) {
+        r->rest_ms = r->rest_ms < first_ms ? first_ms : r->rest_ms * 2;
+        r->rest_ms = r->rest_ms > most_ms ? most_ms : r->rest_ms;
+        asked_ms = r->rest_ms;
+    }
+    uint32_t dice;
+    snib__random(&dice, sizeof dice);
+    int64_t pause_ns = asked_ms * SNIB__MS;
+    pause_ns = pause_ns * 3 / 4 + (int64_t)((double)pause_ns / 2 * dice / UINT32_MAX);
+    int64_t left_ns = snib__request_left_ns(r, now);
+    if (left_ns != SNIB__NEVER && pause_ns >= left_ns) {
+        int64_t spare_ns = left_ns / 8 < 10 * SNIB__MS ? left_ns / 8 : 10 * SNIB__MS;
+        if (left_ns > 2 * SNIB__MS) {
+            pause_ns = left_ns - spare_ns;
+        }
+    }
+    if (h->stage != SNIB__RESTING) {
+        snib__move(h, SNIB__RESTING);
+    }
+    snib__timer_set(&h->client->timers, &h->timer, snib__later(now.boot_ns, pause_ns));
+}
+
+static void on_busy(struct snib__hold *h, const struct snib__result *result)
+{
+    struct snib__request *r = h->request;
+    snib__request_news(r, result);
+    if (r->options.wait_ms == 0) {
+        snib__request_finish(r, SNIB_EBUSY);
+    } else if (h->stage == SNIB__PARKED) { /* the engine says: worth an attempt now */
+        snib__move(h, SNIB__ASKED);
+        snib__do(h, SNIB__DO_ATTEMPT);
+    } else {
+        rest(h, result->retry_ms, 5, 250);
+    }
+}
+
+static void on_unknown(struct snib__hold *h)
+{
+    struct snib__request *r = h->request;
+    r->rival.known = false;
+    if (r->options.wait_ms == 0) {
+        snib__request_finish(r, SNIB_EUNKNOWN);
+    } else {
+        rest(h, 0, 100, 2000);
+    }
+}
+
+static void on_failed(struct snib__hold *h, const struct snib__result *result)
+{
+    struct snib__request *r = h->request;
+    int code = result->code < 0 ? result->code : SNIB_EPROTO;
+    snib__fail(r->err, code, result->sys, "%s: lock '%s': %s", h->claim.session->engine->scheme,
+               h->claim.name, result->reason ? result->reason : snib_strerror(code));
+    snib__request_finish(r, code);
+}
+
+/* ---- Granted ---------------------------------------------------------------------------- */
+
+/* Too little left although the engine answered promptly: give it back, as asked. */
+static void give_back(struct snib__hold *h, int64_t left_ns)
+{
+    struct snib__request *r = h->request;
+    snib__fail(r->err, SNIB_ELOST, 0, "%s: lock '%s' granted with %lld ms left, %lld wanted",
+               h->claim.session->engine->scheme, h->claim.name, (long long)(left_ns / SNIB__MS),
+               (long long)r->options.min_left_ms);
+    snib__request_finish(r, SNIB_ELOST);
+}
+
+static void own(struct snib__hold *h)
+{
+    struct snib__request *r = h->request;
+    snib *client = h->client;
+    r->lease = snib__lease_add(h, r);
+    if (!r->lease) {
+        snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
+        snib__request_finish(r, SNIB_ENOMEM);
+        return;
+    }
+    snib__lease_begin(h);
+    snib__request_finish(r, SNIB_OK);
+    snib__lease_admit_owner(h);
+    snib__place_admit(client, h->place);
+}
+
+static void on_grant(struct snib__hold *h, const struct snib__result *result)
+{
+    struct snib__request *r = h->request;
+    snib__timer_clear(&h->client->timers, &h->timer);
+    h->token = result->token;
+    h->since = result->since;
+    if (result->left_ms >= 0) {
+        h->span_ns = result->left_ms * SNIB__MS - snib__drift_ns(result->left_ms * SNIB__MS);
+    }
+    h->granted = snib__now();
+    int64_t left_ns = snib__lease_left_ns(h, h->granted);
+    int64_t wanted_ns = r->options.min_left_ms * SNIB__MS;
+    int64_t third_ns = h->span_ns == SNIB__NEVER ? 0 : h->claim.ttl_ms * SNIB__MS / 3;
+    if (left_ns >= third_ns && left_ns >= wanted_ns) {
+        own(h);
+    } else if (h->span_ns == SNIB__NEVER) {
+        give_back(h, left_ns); /* max_hold is shorter than min_left: refused earlier */
+    } else {
+        snib__move(h, SNIB__PROVING);
+        h->proofs = 0;
+        snib__do(h, SNIB__DO_RENEW);
+    }
+}
+
+/* What we were told we had is gone, or cannot be proved in time: start again under a new id. */
+static void claim_anew(struct snib__hold *h)
+{
+    struct snib__request *r = h->request;
+    bool again = r->options.wait_ms != 0;
+    if (!again) {
+        snib__fail(r->err, SNIB_EUNKNOWN, 0, "%s: lock '%s' was granted but not confirmed in time",
+                   h->claim.session->engine->scheme, h->claim.name);
+        snib__request_finish(r, SNIB_EUNKNOWN);
+        return;
+    }
+    r->hold = NULL;
+    /* First in line again, ahead of those behind it: leaving must not let them pass. */
+    h->request = NULL;
+    h->place->line_held = true;
+    snib__hold_leave(h);
+    h->place->line_held = false;
+    snib__request_again(r);
+}
+
+static void on_proof(struct snib__hold *h, const struct snib__result *result)
+{
+    struct snib__request *r = h->request;
+    struct snib__instant now = snib__now();
+    if (result->status == SNIB__HELD_NOW && result->left_ms >= 0) {
+        h->since = result->since;
+        h->span_ns = result->left_ms * SNIB__MS - snib__drift_ns(result->left_ms * SNIB__MS);
+        h->granted = now;
+        int64_t left_ns = snib__lease_left_ns(h, now);
+        if (left_ns > 0 && left_ns >= r->options.min_left_ms * SNIB__MS) {
+            own(h);
+            return;
+        }
+        if (left_ns > 0) {
+            give_back(h, left_ns);
+            return;
+        }
+    }
+    bool over = result->status == SNIB__GONE || snib__lease_left_ns(h, now) <= 0;
+    if (over || ++h->proofs >= 20) {
+        claim_anew(h);
+        return;
+    }
+    snib__timer_set(&h->client->timers, &h->timer, snib__later(now.boot_ns, 50 * SNIB__MS));
+}
+
+/* ---- The upcalls ------------------------------------------------------------------------ */
+
+static void on_attempt(struct snib__hold *h, const struct snib__result *result)
+{
+    if (h->stage > SNIB__RESTING) {
+        return; /* late or repeated: whatever it says, a newer answer counts */
+    }
+    switch (result->status) {
+    case SNIB__HELD_NOW:
+        on_grant(h, result);
+        break;
+    case SNIB__QUEUED:
+        snib__timer_clear(&h->client->timers, &h->timer);
+        snib__move(h, SNIB__PARKED);
+        snib__request_news(h->request, result);
+        break;
+    case SNIB__BUSY:
+        on_busy(h, result);
+        break;
+    case SNIB__FAILED:
+        on_failed(h, result);
+        break;
+    default:
+        on_unknown(h);
+        break;
+    }
+}
+
+static void on_renewal(struct snib__hold *h, const struct snib__result *result)
+{
+    h->renewing = false;
+    snib__count(h);
+    if (h->stage == SNIB__PROVING) {
+        on_proof(h, result);
+    } else if (h->stage >= SNIB__HELD && h->stage < SNIB__RELEASING) {
+        snib__lease_renewed(h, result);
+    }
+}
+
+void snib__answer(struct snib__claim *claim, enum snib__verb verb,
+                  const struct snib__result *result)
+{
+    struct snib__hold *h = SNIB__OF(claim, struct snib__hold, claim);
+    switch (verb) {
+    case SNIB__ATTEMPT:
+        on_attempt(h, result);
+        break;
+    case SNIB__RENEW:
+        on_renewal(h, result);
+        break;
+    case SNIB__RELEASE:
+        assert(h->stage == SNIB__RELEASING);
+        if (h->releaser) {
+            h->releaser->status = result->status;
+            snib__wake(h->client, &h->releaser->waiter);
+        }
+        snib__hold_end(h);
+        break;
+    }
+}
+
+void snib__report(struct snib__claim *claim, enum snib_state state, const char *why)
+{
+    struct snib__hold *h = SNIB__OF(claim, struct snib__hold, claim);
+    if (h->stage == SNIB__PARKED && state == SNIB_LOST) { /* our place in the queue is gone */
+        snib__move(h, SNIB__ASKED);
+        snib__do(h, SNIB__DO_ATTEMPT);
+    } else if (h->stage == SNIB__PROVING && state == SNIB_LOST) {
+        claim_anew(h);
+    } else if (h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) {
+        if (state == SNIB_LOST) {
+            snib__lease_lose(h, why);
+        } else {
+            snib__lease_doubt(h, why);
+        }
+    }
+}

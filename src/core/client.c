@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client: opening, closing, and the way in and out of every call.
+ *
+ * Closing is the delicate part. Waits end, leases are given back, and the engine gets a bounded
+ * time to answer; then the threads go, then the engine's session, then the memory, which lives
+ * on as long as somebody has a lease to release. In a forked child none of that may happen: the
+ * mutex may be held by a thread that does not exist there, and a word on the parent's
+ * connections would be the parent's word. There only descriptors are closed.
+ */
+#include "core/client.h"
+#include "core/config.h"
+#include "core/engines.h"
+#include "core/process.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define VERSION "0.1.0"
+
+enum { TTL, MAX_LEASE, TIMEOUT, COMMON };
+
+static const struct snib__param common_params[] = {
+    [TTL] = {"ttl", SNIB__DURATION, "30s", 100, 24 * 3600 * 1000, NULL,
+             "how long the engine keeps a lock whose holder has fallen silent"},
+    [MAX_LEASE] = {"max-lease", SNIB__DURATION, "60s", 1000, 24 * 3600 * 1000, NULL,
+                   "the longest ttl any host uses: the same everywhere"},
+    [TIMEOUT] = {"timeout", SNIB__DURATION, "3s", 10, 60 * 1000, NULL,
+                 "how long one request to the engine may take"},
+    [COMMON] = {.name = NULL},
+};
+
+const char *snib_version(void)
+{
+    return VERSION;
+}
+
+/* ---- In and out ------------------------------------------------------------------------- */
+
+bool snib__forked(const struct snib__session *session)
+{
+    return SNIB__OF(session, const struct snib, session)->pid != snib__pid();
+}
+
+bool snib__usable(const snib *client, snib_error *err)
+{
+    if (snib__forked(&client->session)) {
+        snib__fail(err, SNIB_ESTATE, 0, "this client belongs to the process that opened it");
+        return false;
+    }
+    return true;
+}
+
+void snib__enter(snib *client)
+{
+    pthread_mutex_lock(&client->lock);
+    client->inside++;
+}
+
+void snib__leave(snib *client)
+{
+    if (client->agenda.after != &client->agenda) {
+        snib__settle(client);
+    }
+    client->inside--;
+    if (client->closer) {
+        snib__close_check(client);
+    }
+    snib__hand_over(client);
+    pthread_mutex_unlock(&client->lock);
+}
+
+/* ---- Open ------------------------------------------------------------------------------- */
+
+static void free_client(snib *client)
+{
+    snib__places_free(client);
+    snib__sleepers_free(client);
+    if (client->event_fd > 0) {
+        close(client->event_fd);
+    }
+    free(client->spare);
+    free(client->timers.heap);
+    free(client->session.state);
+    free(client->values);
+    free(client->shown_url);
+    snib__url_free(&client->url, &client->settings);
+    if (client->pid == snib__pid()) {
+        pthread_mutex_destroy(&client->lock);
+        pthread_cond_destroy(&client->keeper_cond);
+        pthread_cond_destroy(&client->caller_cond);
+        pthread_cond_destroy(&client->call_ended);
+    }
+    free(client);
+}
+
+void snib__unref(snib *client)
+{
+    if (atomic_fetch_sub(&client->refs, 1) == 1) {
+        free_client(client);
+    }
+}
+
+static snib *new_client(void)
+{
+    snib *client = calloc(1, sizeof *client);
+    if (!client) {
+        return NULL;
+    }
+    client->pid = snib__pid();
+    client->refs = 1;
+    pthread_mutex_init(&client->lock, NULL);
+    pthread_cond_init(&client->keeper_cond, NULL);
+    pthread_cond_init(&client->caller_cond, NULL);
+    pthread_cond_init(&client->call_ended, NULL);
+    snib__ring(&client->agenda);
+    snib__ring(&client->tickets);
+    snib__ring(&client->waiters);
+    snib__ring(&client->calls);
+    char host[65] = "";
+    if (gethostname(host, sizeof host - 1) < 0 || !host[0]) {
+        strcpy(host, "localhost");
+    }
+    snprintf(client->who, sizeof client->who, "%s:%ld", host, (long)client->pid);
+    client->session.who = client->who;
+    return client;
+}
+
+static size_t count_params(const struct snib__param *rows)
+{
+    size_t n = 0;
+    while (rows[n].name) {
+        n++;
+    }
+    return n;
+}
+
+static int read_params(snib *client, const struct snib__engine *engine, snib_error *err)
+{
+    struct snib__session *s = &client->session;
+    union snib__value common[COMMON];
+    client->values = calloc(count_params(engine->params) + 1, sizeof *client->values);
+    if (!client->values) {
+        return snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
+    }
+    int rc = snib__params_read(common, common_params, &client->settings, err);
+    if (rc == 0) {
+        rc = snib__params_read(client->values, engine->params, &client->settings, err);
+    }
+    if (rc == 0) {
+        rc = snib__params_all_used(&client->settings, common_params, engine->params, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    s->values = client->values;
+    s->ttl_ms = common[TTL].number;
+    s->max_lease_ms = common[MAX_LEASE].number;
+    s->timeout_ms = common[TIMEOUT].number;
+    if (s->ttl_ms > s->max_lease_ms) {
+        return snib__fail(err, SNIB_EINVAL, 0, "ttl=%lldms is more than max-lease=%lldms",
+                          (long long)s->ttl_ms, (long long)s->max_lease_ms);
+    }
+    return SNIB_OK;
+}
+
+static int open_session(snib *client, const struct snib__engine *engine, snib_error *err)
+{
+    struct snib__session *s = &client->session;
+    s->engine = engine;
+    s->url = &client->url;
+    s->traits = engine->traits;
+    s->state = calloc(1, engine->session_size + 1);
+    if (!s->state) {
+        return snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
+    }
+    int rc = engine->open(s, err);
+    if (rc < 0) {
+        engine->close(s);
+        return rc;
+    }
+    client->opened = true;
+    return SNIB_OK;
+}
+
+int snib__open_engine(snib **out, const struct snib__engine *engine, const char *url, bool manual,
+                      snib_error *err)
+{
+    snib *client = new_client();
+    if (!client) {
+        return snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
+    }
+    client->manual = manual;
+    client->shown_url = snib__url_redact(url);
+    int rc = client->shown_url ? snib__url_parse(&client->url, &client->settings, url, err)
+                               : snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
+    if (rc == 0 && !engine) {
+        rc = snib__engine_find(&engine, client->url.scheme, err);
+    }
+    if (rc == 0) {
+        rc = read_params(client, engine, err);
+    }
+    if (rc == 0) {
+        rc = open_session(client, engine, err);
+    }
+    if (rc < 0) {
+        snib__unref(client);
+        return rc;
+    }
+    *out = client;
+    return SNIB_OK;
+}
+
+int snib_open(snib **out, const char *url, snib_error *err)
+{
+    if (!out) {
+        return snib__fail(err, SNIB_EINVAL, 0, "nowhere to put the client");
+    }
+    *out = NULL;
+    char *configured = NULL;
+    int rc = SNIB_OK;
+    if (!url) {
+        rc = snib__config_url(&configured, err);
+        url = configured;
+    }
+    if (rc == 0) {
+        rc = snib__open_engine(out, NULL, url, false, err);
+    }
+    if (configured) {
+        explicit_bzero(configured, strlen(configured));
+        free(configured);
+    }
+    return rc;
+}
+
+const char *snib_url(const snib *client)
+{
+    return client ? client->shown_url : NULL;
+}
+
+/* ---- Close ------------------------------------------------------------------------------ */
+
+void snib__close_check(snib *client)
+{
+    if (client->closer && !client->closer->ready && client->holds == 0 && client->inside <= 1) {
+        snib__wake(client, client->closer);
+    }
+}
+
+static void on_close_timeout(struct snib__timer *timer)
+{
+    snib *client = SNIB__OF(timer, struct snib, close_timer);
+    snib__wake(client, client->closer);
+}
+
+static struct snib__hold *any_hold(snib *client, bool at_engine_too)
+{
+    for (size_t i = 0; i < client->bucket_count; i++) {
+        for (struct snib__place *p = client->buckets[i]; p; p = p->next) {
+            for (struct snib__link *l = p->holds.after; l != &p->holds; l = l->after) {
+                struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_place);
+                if (at_engine_too || h->stage < SNIB__RELEASING) {
+                    return h;
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Give everything back and wait, bounded, for the engine's answers and for other threads. */
+static void let_go(snib *client)
+{
+    struct snib__waiter waiter;
+    struct snib__hold *h;
+    snib__waiter_init(&waiter);
+    client->closing = true;
+    client->closer = &waiter;
+    snib__requests_cancel(client);
+    while ((h = any_hold(client, false)) != NULL) {
+        snib__hold_leave(h);
+    }
+    snib__settle(client);
+    snib__close_check(client);
+    if (!waiter.ready && !client->manual) {
+        int64_t bound_ns = (client->session.timeout_ms + 500) * SNIB__MS;
+        if (snib__timers_join(&client->timers)) {
+            client->close_timer.fire = on_close_timeout;
+            snib__timer_set(&client->timers, &client->close_timer,
+                            snib__later(snib__now().boot_ns, bound_ns));
+            snib__wait(client, &waiter);
+            snib__timers_leave(&client->timers, &client->close_timer);
+        }
+    }
+    client->closer = NULL;
+    snib__waiter_end(&waiter);
+}
+
+static void close_in_child(snib *client)
+{
+    if (client->opened) {
+        client->session.engine->close(&client->session);
+        client->opened = false;
+    }
+    snib__unref(client);
+}
+
+void snib_close(snib *client)
+{
+    if (!client) {
+        return;
+    }
+    if (snib__forked(&client->session)) {
+        close_in_child(client);
+        return;
+    }
+    snib__enter(client);
+    let_go(client);
+    snib__keeper_stop(client);
+    snib__calls_end(client);
+    client->session.engine->close(&client->session);
+    client->opened = false;
+    struct snib__hold *h;
+    while ((h = any_hold(client, true)) != NULL) { /* the engine did not answer in time */
+        snib__hold_end(h);
+    }
+    client->inside--;
+    pthread_mutex_unlock(&client->lock);
+    snib__unref(client);
+}
+
+/* ---- What it promises ------------------------------------------------------------------- */
+
+unsigned snib_traits(const snib *client)
+{
+    return client ? client->session.traits : 0;
+}
+
+const char *snib_trait_name(unsigned trait)
+{
+    static const struct {
+        unsigned bit;
+        const char *name;
+    } names[] = {
+        {SNIB_TRAIT_FAIR, "fair"},
+        {SNIB_TRAIT_SHARED, "shared"},
+        {SNIB_TRAIT_COUNTED, "counted"},
+        {SNIB_TRAIT_LEASED, "leased"},
+        {SNIB_TRAIT_TTL_PER_LOCK, "ttl-per-lock"},
+        {SNIB_TRAIT_TOKEN_SPAN, "token-span"},
+        {SNIB_TRAIT_CROSS_HOST, "cross-host"},
+        {SNIB_TRAIT_AT_ONCE, "at-once"},
+        {SNIB_TRAIT_SURVIVES_SERVER_LOSS, "survives-server-loss"},
+        {SNIB_TRAIT_BREAKS, "breaks"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (names[i].bit == trait) {
+            return names[i].name;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What makes everything go: the agenda, the timers, and who drives the engine.
+ *
+ * settle() performs what was decided (attempt, renew, release), fires the timers that are due,
+ * and says when the next one is. It never sleeps. Sleeping is for whoever drives:
+ *
+ * - A thread that waits for an answer drives the engine itself, so that a thread alone pays no
+ *   hand-over. If another thread drives already, it blocks until its answer is there or until
+ *   the driver leaves and makes it the next one. A driver serves everybody: renewals, time-outs
+ *   and answers of others happen on its back.
+ * - When nobody waits but something must go on (leases to renew, asynchronous acquires), the
+ *   keeper does: one thread, started when first needed. While nothing is outstanding it only
+ *   sleeps until the next timer and does not drive, so that a thread that comes in to acquire
+ *   or release need not push it aside. It never runs a user's code.
+ *
+ * All sleeping is done on a CLOCK_BOOTTIME timerfd: poll and condition variables would
+ * oversleep by the time the machine was suspended. Blocked threads sleep without a limit: the
+ * driver's timers wake them.
+ */
+#include "core/client.h"
+#include "core/process.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define RENEW_MOST 500 /* in one call of the engine */
+
+/* ---- Agenda and timers ------------------------------------------------------------------ */
+
+static void renew_batch(snib *client)
+{
+    struct snib__claim *claims[RENEW_MOST];
+    size_t n = 0;
+    struct snib__link *next;
+    for (struct snib__link *l = client->agenda.after; l != &client->agenda && n < RENEW_MOST;
+         l = next) {
+        struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_agenda);
+        next = l->after;
+        if (h->todo == SNIB__DO_RENEW) {
+            snib__unlink(&h->in_agenda);
+            h->todo = 0;
+            claims[n++] = &h->claim;
+        }
+    }
+    client->session.engine->renew(claims, n);
+}
+
+static void perform(snib *client, struct snib__hold *h)
+{
+    static const struct snib__result never_seen = {.status = SNIB__GONE};
+    const struct snib__engine *engine = client->session.engine;
+    if (h->todo == SNIB__DO_RENEW) {
+        renew_batch(client);
+        return;
+    }
+    unsigned todo = h->todo;
+    snib__unlink(&h->in_agenda);
+    h->todo = 0;
+    if (todo & SNIB__DO_RELEASE) {
+        if (h->started) {
+            engine->release(&h->claim);
+        } else {
+            snib__answer(&h->claim, SNIB__RELEASE, &never_seen);
+        }
+    } else if (todo & SNIB__DO_ATTEMPT) {
+        h->started = true;
+        engine->attempt(&h->claim);
+    }
+}
+
+int64_t snib__settle(snib *client)
+{
+    for (;;) {
+        if (client->agenda.after != &client->agenda) {
+            client->submitted = true;
+            perform(client, SNIB__OF(client->agenda.after, struct snib__hold, in_agenda));
+            continue;
+        }
+        int64_t next = snib__timers_next(&client->timers);
+        if (next == SNIB__NEVER) {
+            return next;
+        }
+        struct snib__timer *timer = snib__timers_due(&client->timers, snib__now().boot_ns);
+        if (!timer) {
+            return next;
+        }
+        timer->fire(timer);
+    }
+}
+
+/* ---- Sleeping --------------------------------------------------------------------------- */
+
+static void make_descriptors(struct snib__sleeper *s)
+{
+    if (!s->wake_fd) {
+        int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        int timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+        s->wake_fd = wake > 0 ? wake : -1;
+        s->timer_fd = timer > 0 ? timer : -1;
+        s->armed_ns = SNIB__NEVER;
+    }
+}
+
+static void arm(struct snib__sleeper *s, int64_t until_ns)
+{
+    if (s->armed_ns == until_ns || s->timer_fd < 0) {
+        return;
+    }
+    struct itimerspec at = {0};
+    if (until_ns != SNIB__NEVER) {
+        int64_t ns = until_ns > 1 ? until_ns : 1; /* 0 would disarm it */
+        at.it_value.tv_sec = ns / 1000000000;
+        at.it_value.tv_nsec = ns % 1000000000;
+    }
+    timerfd_settime(s->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+    s->armed_ns = until_ns;
+}
+
+static void nudge(struct snib__sleeper *s)
+{
+    uint64_t one = 1;
+    if (s->asleep && !s->nudged) {
+        s->nudged = true;
+        ssize_t done = write(s->wake_fd, &one, sizeof one);
+        (void)done;
+    }
+}
+
+/* Sleep with the mutex given up. True: nudged. */
+static bool sleep_on(snib *client, struct snib__sleeper *s, struct pollfd fds[], size_t n,
+                     int64_t until_ns)
+{
+    struct pollfd all[18];
+    int timeout_ms = -1;
+    assert(n <= 16);
+    make_descriptors(s);
+    if (until_ns != SNIB__NEVER && snib__now().boot_ns >= until_ns) {
+        timeout_ms = 0;
+    } else {
+        arm(s, until_ns);
+        if (s->wake_fd < 0 || s->timer_fd < 0) {
+            timeout_ms = 50; /* no descriptors to be had: look often instead */
+        }
+    }
+    memcpy(all, fds, n * sizeof *fds);
+    all[n] = (struct pollfd){.fd = s->wake_fd, .events = POLLIN};
+    all[n + 1] = (struct pollfd){.fd = s->timer_fd, .events = POLLIN};
+    s->until_ns = until_ns;
+    s->asleep = true;
+    pthread_mutex_unlock(&client->lock);
+    int ready = poll(all, n + 2, timeout_ms);
+    pthread_mutex_lock(&client->lock);
+    s->asleep = false;
+    for (size_t i = 0; i < n; i++) {
+        fds[i].revents = ready > 0 ? all[i].revents : 0;
+    }
+    bool nudged = s->nudged;
+    if (nudged) {
+        uint64_t count;
+        ssize_t done = read(s->wake_fd, &count, sizeof count);
+        (void)done;
+        s->nudged = false;
+    }
+    if (ready > 0 && all[n + 1].revents) {
+        s->armed_ns = -1; /* it has fired and stays readable until set anew */
+    }
+    return nudged;
+}
+
+bool snib__sleep(struct snib__session *session, struct pollfd fds[], size_t n, int64_t until_ns)
+{
+    snib *client = SNIB__OF(session, struct snib, session);
+    return sleep_on(client, &client->sleeper, fds, n, until_ns);
+}
+
+/* ---- Driving ---------------------------------------------------------------------------- */
+
+static void drive(snib *client, const bool *ready)
+{
+    client->driving = true;
+    int64_t due = snib__settle(client);
+    client->submitted = false;
+    if (!ready || !*ready) {
+        client->session.engine->drive(&client->session, due);
+    }
+    client->driving = false;
+    snib__settle(client);
+}
+
+void snib__waiter_init(struct snib__waiter *w)
+{
+    w->ready = false;
+    w->blocked = false;
+    w->has_cond = false;
+}
+
+void snib__waiter_end(struct snib__waiter *w)
+{
+    if (w->has_cond) {
+        pthread_cond_destroy(&w->cond);
+    }
+}
+
+static void block(snib *client, struct snib__waiter *w)
+{
+    if (!w->has_cond) {
+        pthread_cond_init(&w->cond, NULL);
+        w->has_cond = true;
+    }
+    w->blocked = true;
+    snib__link_last(&client->waiters, &w->link);
+    pthread_cond_wait(&w->cond, &client->lock);
+    snib__unlink(&w->link);
+    w->blocked = false;
+}
+
+/* The driver sleeps until a time that was right when it went to sleep. */
+static void refresh_driver(snib *client)
+{
+    if (client->sleeper.asleep &&
+        (client->submitted || snib__timers_next(&client->timers) < client->sleeper.until_ns)) {
+        client->submitted = false;
+        nudge(&client->sleeper);
+    }
+}
+
+void snib__wait(snib *client, struct snib__waiter *w)
+{
+    while (!w->ready) {
+        if (client->driving) {
+            refresh_driver(client);
+            block(client, w);
+        } else {
+            drive(client, &w->ready);
+        }
+    }
+}
+
+void snib__wake(snib *client, struct snib__waiter *w)
+{
+    w->ready = true;
+    if (w->blocked) {
+        pthread_cond_signal(&w->cond);
+    } else {
+        nudge(&client->sleeper); /* it may be the one who drives */
+    }
+}
+
+/* ---- The keeper ------------------------------------------------------------------------- */
+
+static bool must_drive(const snib *client)
+{
+    return client->outstanding > 0 || client->session.attend > 0;
+}
+
+static void *keep(void *arg)
+{
+    snib *client = arg;
+    pthread_mutex_lock(&client->lock);
+    while (!client->keeper_stops) {
+        if (client->driving) {
+            client->keeper_blocked = true;
+            pthread_cond_wait(&client->keeper_cond, &client->lock);
+            client->keeper_blocked = false;
+        } else if (must_drive(client)) {
+            drive(client, &client->keeper_stops);
+        } else {
+            int64_t due = snib__settle(client);
+            if (!must_drive(client)) {
+                sleep_on(client, &client->keeper_sleeper, NULL, 0, due);
+            }
+        }
+    }
+    client->keeper_runs = false;
+    pthread_mutex_unlock(&client->lock);
+    return NULL;
+}
+
+/* A thread of the library takes no signals: they are the program's. */
+int snib__thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(thread, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+static void keeper_needed(snib *client)
+{
+    if (!client->keeper_runs) {
+        client->keeper_stops = false;
+        if (snib__thread_start(&client->keeper, keep, client) == 0) {
+            client->keeper_runs = client->keeper_made = true;
+        }
+        return; /* without a thread, leases run out on the clock and are reported so */
+    }
+    if (client->keeper_blocked) {
+        pthread_cond_signal(&client->keeper_cond);
+    } else if (must_drive(client) ||
+               snib__timers_next(&client->timers) < client->keeper_sleeper.until_ns) {
+        nudge(&client->keeper_sleeper);
+    }
+}
+
+void snib__hand_over(snib *client)
+{
+    if (client->manual) {
+        return;
+    }
+    if (client->driving) {
+        refresh_driver(client);
+    } else if (client->waiters.after != &client->waiters) {
+        pthread_cond_signal(&SNIB__OF(client->waiters.after, struct snib__waiter, link)->cond);
+    } else if (!client->closing && (must_drive(client) || client->timers.count)) {
+        keeper_needed(client);
+    }
+}
+
+void snib__keeper_stop(snib *client)
+{
+    if (!client->keeper_made) {
+        return;
+    }
+    client->keeper_stops = true;
+    nudge(&client->keeper_sleeper);
+    nudge(&client->sleeper);
+    pthread_cond_signal(&client->keeper_cond);
+    pthread_mutex_unlock(&client->lock);
+    pthread_join(client->keeper, NULL);
+    pthread_mutex_lock(&client->lock);
+    client->keeper_made = false;
+}
+
+static void free_sleeper(struct snib__sleeper *s)
+{
+    if (s->wake_fd > 0) {
+        close(s->wake_fd);
+    }
+    if (s->timer_fd > 0) {
+        close(s->timer_fd);
+    }
+}
+
+void snib__sleepers_free(snib *client)
+{
+    free_sleeper(&client->sleeper);
+    free_sleeper(&client->keeper_sleeper);
+}

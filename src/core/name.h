@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_NAME_H
+#define SNIB_NAME_H
+
+#include "snib.h"
+
+#define SNIB__NAME_MAX 200
+#define SNIB__LABEL_MAX 60
+
+/* 1 to 200 bytes of UTF-8 without control characters, else EINVAL saying what is wrong. */
+int snib__name_check(const char *name, snib_error *err);
+
+/* A label: the same, 0 to 60 bytes. */
+int snib__label_check(const char *label, snib_error *err);
+
+#endif

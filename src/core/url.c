@@ -1,0 +1,698 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * URLs: taking them apart, and showing them without their secrets.
+ *
+ *     scheme:[?query]
+ *     scheme://[[user][:password]@]host[:port][,host[:port]...][/path][?query]
+ *     scheme://[[user][:password]@]/path[?query]
+ *
+ * The text is printable ASCII, at most 2048 bytes. User, password, path and the values of the
+ * query are percent-decoded; '+' is a plus sign. A decoded NUL is refused, and a decoded control
+ * character everywhere but in a password. A key without '=' has the value NULL: only flags take
+ * it. Nothing is guessed: an empty user, password, host, port, key or query is an error, as is
+ * the same host or key twice.
+ *
+ * The redactor must be safe on what the parser refuses, because such text is what goes into error
+ * messages. So it does not parse. It hides from the first ':' behind the scheme up to the last
+ * '@' of the whole text, because a password may hold '@', '/', '?' and '#' that somebody forgot to
+ * encode; without such an '@' it hides a port that is not a number, and all behind it; and it
+ * hides the values of query keys that end like "password". This hides more than a parser would,
+ * so the parser refuses every URL about which the two disagree: a URL that is accepted is shown
+ * exact but for its secrets, and a mistyped one does not send half a password to a name server.
+ *
+ * Messages name the part and show the redacted URL. They never quote user, host or port: in a
+ * mistyped URL those are where a password ends up.
+ *
+ * What can go wrong: a password that is all digits, with the '@' and the host forgotten, looks
+ * like a port and is shown. A secret that stands in the path or is used as a user is not known to
+ * be one.
+ */
+#include "core/url.h"
+
+#include <arpa/inet.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_MAX 2048
+#define HOST_MAX 253
+#define PORT_MAX 65535
+#define SHOWN_MAX 120 /* of a URL in a message */
+#define STARS "***"
+
+#define LOWER "abcdefghijklmnopqrstuvwxyz"
+#define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define DIGITS "0123456789"
+
+/* [from, to); from NULL: not there. */
+struct span {
+    const char *from, *to;
+};
+
+static size_t length_of(struct span span)
+{
+    return span.from != NULL ? (size_t)(span.to - span.from) : 0;
+}
+
+static int hex_value(char c)
+{
+    const char *digits = "0123456789abcdef0123456789ABCDEF";
+    const char *found = c != '\0' ? strchr(digits, c) : NULL;
+    return found != NULL ? (int)((found - digits) % 16) : -1;
+}
+
+/* The byte that the escape at `p` stands for; -1 if there is none before `end`. */
+static int escaped(const char *p, const char *end)
+{
+    if (end - p < 3 || *p != '%' || hex_value(p[1]) < 0 || hex_value(p[2]) < 0) {
+        return -1;
+    }
+    return hex_value(p[1]) * 16 + hex_value(p[2]);
+}
+
+/* ---- Redaction -------------------------------------------------------------------------- */
+
+/* How many bytes at `p` stand for the character `c`: 1 plain, 3 as an escape, 0 if none do. */
+static size_t stands_for(const char *p, char c)
+{
+    if (*p == c) {
+        return 1;
+    }
+    return escaped(p, p + strnlen(p, 3)) == c ? 3 : 0;
+}
+
+/* Behind the first ':', escaped or not; NULL if there is none. */
+static const char *behind_colon(const char *p)
+{
+    for (; *p != '\0'; p++) {
+        size_t size = stands_for(p, ':');
+        if (size > 0) {
+            return p + size;
+        }
+    }
+    return NULL;
+}
+
+/* Behind "scheme:" or "scheme://"; NULL if the text does not start as a URL does. */
+static const char *body_of(const char *text)
+{
+    size_t scheme = strspn(text, LOWER UPPER DIGITS "+.-");
+    if (scheme == 0 || text[scheme] != ':') {
+        return NULL;
+    }
+    const char *rest = text + scheme + 1;
+    if (rest[0] == '/' && rest[1] == '/') {
+        return rest + 2;
+    }
+    return *rest == '\0' || *rest == '?' ? rest : NULL;
+}
+
+/* The first thing among these hosts that stands where a port stands, and is none. */
+static const char *first_odd_port(const char *from, const char *to)
+{
+    const char *p = from;
+    while (p < to) {
+        if (*p == '[' && (p == from || p[-1] == ',')) {
+            size_t inside = strspn(p + 1, DIGITS "abcdefABCDEF:.");
+            if (p[1 + inside] == ']') {
+                p += inside + 2;
+                continue;
+            }
+        }
+        size_t colon = stands_for(p, ':');
+        if (colon == 0) {
+            p++;
+            continue;
+        }
+        p += colon;
+        size_t digits = strspn(p, DIGITS);
+        if (digits == 0 || digits > 5 || (p + digits < to && p[digits] != ',')) {
+            return p;
+        }
+        p += digits;
+    }
+    return NULL;
+}
+
+/* What has to be hidden before the query. */
+static struct span secret_of(const char *text)
+{
+    const char *end = text + strlen(text);
+    const char *at = strrchr(text, '@');
+    const char *body = body_of(text);
+    const char *colon = behind_colon(body != NULL ? body : text);
+    if (at != NULL && colon != NULL && colon <= at) {
+        return (struct span){colon, at};
+    }
+    if (body == NULL) { /* anything may be anything */
+        return at != NULL ? (struct span){text, end} : (struct span){colon, end};
+    }
+    const char *hosts_end = body + strcspn(body, "/?#");
+    const char *hosts = at != NULL && at < hosts_end ? at + 1 : body;
+    return (struct span){first_odd_port(hosts, hosts_end), end};
+}
+
+/* Does a key end like that of a secret? "redis-password" does, "passfile" does not. */
+static bool is_secret_key(struct span key)
+{
+    static const char *const words[] = {"password", "passwd", "pass",  "passphrase",
+                                        "pwd",      "secret", "token", "auth"};
+    char tail[16]; /* the last characters, decoded, in lower case */
+    size_t used = 0;
+
+    for (const char *p = key.from; p < key.to; p++) {
+        int c = escaped(p, key.to);
+        if (c >= 0) {
+            p += 2;
+        } else {
+            c = (unsigned char)*p;
+        }
+        if (c >= 'A' && c <= 'Z') {
+            c += 'a' - 'A';
+        } else if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9')) {
+            continue; /* "pass_word" and "password " are no disguise */
+        }
+        if (used == sizeof tail) {
+            memmove(tail, tail + 1, --used);
+        }
+        tail[used++] = (char)c;
+    }
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        size_t size = strlen(words[i]);
+        if (used >= size && memcmp(tail + used - size, words[i], size) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The end of a secret value: an '&' that starts the next key=value. An '&' that does not is
+ * rather part of the secret. */
+static const char *value_end(const char *p)
+{
+    for (; *p != '\0'; p++) {
+        if (*p == '&') {
+            size_t key = strspn(p + 1, LOWER UPPER DIGITS "-_.");
+            if (key > 0 && p[1 + key] == '=') {
+                break;
+            }
+        }
+    }
+    return p;
+}
+
+/* Copy, with stars for the values of secret keys. Each '=' may end a key, also one inside of a
+ * value. A key with its '=' has at least four bytes, and the stars are three. */
+static void mask_values(char *out, const char *text)
+{
+    const char *key = text;
+    const char *p = text;
+    while (*p != '\0') {
+        size_t equals = stands_for(p, '=');
+        if (equals == 0) {
+            *out++ = *p;
+            if (strchr("?&;#/@:,", *p) != NULL) {
+                key = p + 1;
+            }
+            p++;
+            continue;
+        }
+        bool secret = is_secret_key((struct span){key, p});
+        out = mempcpy(out, p, equals);
+        p += equals;
+        key = p;
+        if (secret) {
+            out = stpcpy(out, STARS);
+            p = value_end(p);
+        }
+    }
+    *out = '\0';
+}
+
+char *snib__url_redact(const char *text)
+{
+    size_t size = strlen(text) + strlen(STARS);
+    char *plain = malloc(size + 1);
+    char *out = malloc(2 * size + 1);
+    if (plain == NULL || out == NULL) {
+        free(plain);
+        free(out);
+        return NULL;
+    }
+
+    struct span secret = secret_of(text);
+    size_t before = secret.from != NULL ? (size_t)(secret.from - text) : strlen(text);
+    char *end = mempcpy(plain, text, before);
+    if (secret.from != NULL) {
+        end = stpcpy(end, STARS);
+        end = mempcpy(end, secret.to, strlen(secret.to));
+    }
+    *end = '\0';
+
+    /* A query starts with '?', in mistyped text perhaps with '&', or it was cut by the stars. */
+    size_t query = strcspn(plain, "?&");
+    query = query < before ? query : before;
+    memcpy(out, plain, query);
+    mask_values(out + query, plain + query);
+    for (char *p = out; *p != '\0'; p++) {
+        if (*p < 0x20 || *p > 0x7e) {
+            *p = '_'; /* means nothing to a terminal, nor in a URL */
+        }
+    }
+    explicit_bzero(plain, size);
+    free(plain);
+    return out;
+}
+
+/* ---- Errors ----------------------------------------------------------------------------- */
+
+static int out_of_memory(snib_error *err)
+{
+    return snib__fail(err, SNIB_ENOMEM, 0, "out of memory while reading a URL");
+}
+
+__attribute__((format(printf, 3, 4))) static int refuse(snib_error *err, const char *text,
+                                                        const char *format, ...)
+{
+    char why[220];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+
+    char *shown = snib__url_redact(text);
+    const char *cut = shown != NULL && strlen(shown) > SHOWN_MAX ? "..." : "";
+    (void)snib__fail(err, SNIB_EINVAL, 0, "URL '%.*s%s': %s", SHOWN_MAX,
+                     shown != NULL ? shown : STARS, cut, why);
+    free(shown);
+    return SNIB_EINVAL;
+}
+
+/* ---- Parts ------------------------------------------------------------------------------ */
+
+struct parts {
+    struct span scheme, user, password, hosts, path, query;
+    bool slashes; /* "scheme://", not "scheme:" */
+};
+
+static int check_text(const char *text, snib_error *err)
+{
+    size_t size = strlen(text);
+    if (size == 0) {
+        return snib__fail(err, SNIB_EINVAL, 0, "the URL is empty");
+    }
+    if (size > TEXT_MAX) {
+        return refuse(err, text, "it has %zu bytes, at most %d are allowed", size, TEXT_MAX);
+    }
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] <= 0x20 || text[i] > 0x7e) {
+            return refuse(err, text,
+                          "byte %zu is a space, a control character or not ASCII: write it as %%XX",
+                          i + 1);
+        }
+    }
+    if (strchr(text, '#') != NULL) {
+        return refuse(err, text, "a '#' has no meaning here; inside of a part it is written %%23");
+    }
+    return 0;
+}
+
+static void split_authority(struct parts *parts, struct span authority)
+{
+    parts->hosts = authority;
+    const char *at = memrchr(authority.from, '@', length_of(authority));
+    if (at == NULL) {
+        return;
+    }
+    parts->hosts.from = at + 1;
+    parts->user = (struct span){authority.from, at};
+    const char *colon = memchr(authority.from, ':', length_of(parts->user));
+    if (colon != NULL) {
+        parts->user.to = colon;
+        parts->password = (struct span){colon + 1, at};
+    }
+}
+
+static int split(struct parts *parts, const char *text, snib_error *err)
+{
+    size_t scheme = strspn(text, LOWER DIGITS "+.-");
+    if (text[scheme] != ':' || text[0] < 'a' || text[0] > 'z') {
+        return refuse(err, text, "it must start with a scheme in lower case and a ':', as 'file:'");
+    }
+    parts->scheme = (struct span){text, text + scheme};
+
+    const char *rest = text + scheme + 1;
+    const char *end = text + strlen(text);
+    parts->slashes = rest[0] == '/' && rest[1] == '/';
+    if (!parts->slashes && *rest != '\0' && *rest != '?') {
+        int shown = scheme < 20 ? (int)scheme : 20;
+        return refuse(err, text,
+                      "behind '%.*s:' comes '//' or nothing; a path is absolute and is written "
+                      "%.*s:///path",
+                      shown, text, shown, text);
+    }
+
+    const char *question = strchr(rest, '?');
+    if (question != NULL) {
+        parts->query = (struct span){question + 1, end};
+        end = question;
+    }
+    if (parts->slashes) {
+        rest += 2;
+        const char *slash = memchr(rest, '/', (size_t)(end - rest));
+        parts->path = (struct span){slash != NULL ? slash : end, end};
+        split_authority(parts, (struct span){rest, parts->path.from});
+    }
+    return 0;
+}
+
+/* Refuse what the redactor and the parser take apart in different ways. */
+static int check_agreement(const struct parts *parts, const char *text, snib_error *err)
+{
+    struct span secret = secret_of(text);
+    if (secret.from == parts->password.from && length_of(secret) == length_of(parts->password)) {
+        return 0;
+    }
+    if (secret.to == text + strlen(text)) {
+        return 0; /* a bad port: reading the hosts says so */
+    }
+    if (secret.to != parts->user.to && secret.to != parts->password.to) {
+        return refuse(err, text,
+                      "an '@' behind the hosts is written %%40, if a ':' stands before it; "
+                      "in a user or password, '/' is %%2F, '?' is %%3F, '@' is %%40");
+    }
+    return refuse(err, text, "the user must not hold a ':', nor %%3A");
+}
+
+/* ---- Reading the parts ------------------------------------------------------------------ */
+
+enum { CONTROLS_REFUSED, CONTROLS_ALLOWED };
+
+/* Percent-decode into *out. `part` names it in the message. */
+static int decode(char **out, struct span raw, int controls, const char *part, const char *text,
+                  snib_error *err)
+{
+    char *end = malloc(length_of(raw) + 1);
+    if (end == NULL) {
+        return out_of_memory(err);
+    }
+    *out = end; /* snib__url_free finds it there, also half filled */
+
+    for (const char *p = raw.from; p < raw.to; p++) {
+        int c = (unsigned char)*p;
+        *end = '\0';
+        if (c == '%') {
+            c = escaped(p, raw.to);
+            if (c < 0) {
+                return refuse(err, text, "a '%%' in the %s is not followed by two hex digits",
+                              part);
+            }
+            p += 2;
+        }
+        if (c == 0) {
+            return refuse(err, text, "the %s must not hold %%00", part);
+        }
+        if (controls == CONTROLS_REFUSED && (c < 0x20 || c == 0x7f)) {
+            return refuse(err, text, "the %s must not hold control characters", part);
+        }
+        *end++ = (char)c;
+    }
+    *end = '\0';
+    return 0;
+}
+
+static int read_user(struct snib__url *out, const struct parts *parts, const char *text,
+                     snib_error *err)
+{
+    if (parts->user.from != NULL) {
+        struct span both = {parts->user.from, parts->hosts.from - 1};
+        bool has_password = parts->password.from != NULL;
+        if (length_of(both) == 0) {
+            return refuse(err, text, "the user before the '@' is empty");
+        }
+        if (memchr(both.from, '@', length_of(both)) != NULL) {
+            return refuse(err, text, "an '@' in a user or password is written %%40");
+        }
+        if (has_password && length_of(parts->password) == 0) {
+            return refuse(err, text, "the password between ':' and '@' is empty");
+        }
+    }
+    int rc = decode(&out->user, parts->user, CONTROLS_REFUSED, "user", text, err);
+    if (rc < 0) {
+        return rc;
+    }
+    return decode(&out->password, parts->password, CONTROLS_ALLOWED, "password", text, err);
+}
+
+/* The end of the name in host[:port], brackets included; NULL if it is not one. */
+static const char *host_name_end(struct span host)
+{
+    if (*host.from == '[') {
+        char address[INET6_ADDRSTRLEN];
+        struct in6_addr ignored;
+        const char *bracket = memchr(host.from, ']', length_of(host));
+        size_t size = bracket != NULL ? (size_t)(bracket - host.from - 1) : sizeof address;
+        if (size >= sizeof address) {
+            return NULL;
+        }
+        memcpy(address, host.from + 1, size);
+        address[size] = '\0';
+        return inet_pton(AF_INET6, address, &ignored) == 1 ? bracket + 1 : NULL;
+    }
+    size_t size = strspn(host.from, LOWER UPPER DIGITS "._-");
+    if (size == 0 || size > HOST_MAX || *host.from == '-' || *host.from == '.') {
+        return NULL;
+    }
+    return host.from + size;
+}
+
+/* -1 if it is no port. */
+static int port_of(struct span digits)
+{
+    int port = 0;
+    if (length_of(digits) == 0 || length_of(digits) > 5 || *digits.from == '0') {
+        return -1;
+    }
+    for (const char *p = digits.from; p < digits.to; p++) {
+        if (*p < '0' || *p > '9') {
+            return -1;
+        }
+        port = port * 10 + (*p - '0');
+    }
+    return port <= PORT_MAX ? port : -1;
+}
+
+static int read_host(struct snib__url *out, struct span host, const char *text, snib_error *err)
+{
+    size_t number = out->host_count + 1;
+    if (number > SNIB__HOSTS_MAX) {
+        return refuse(err, text, "at most %d hosts are allowed", SNIB__HOSTS_MAX);
+    }
+    if (length_of(host) == 0) {
+        return refuse(err, text, "host %zu is empty", number);
+    }
+    const char *end = host_name_end(host);
+    if (end == NULL || (end < host.to && *end != ':')) {
+        return refuse(err, text,
+                      "host %zu is neither a name of letters, digits, '.', '-' and '_' (at most "
+                      "%d bytes) nor an IPv6 address in brackets",
+                      number, HOST_MAX);
+    }
+    int port = end < host.to ? port_of((struct span){end + 1, host.to}) : 0;
+    if (port < 0) {
+        return refuse(err, text, "the port of host %zu is not a number from 1 to %d", number,
+                      PORT_MAX);
+    }
+
+    size_t bracket = *host.from == '[' ? 1 : 0;
+    char *name = strndup(host.from + bracket, (size_t)(end - host.from) - 2 * bracket);
+    if (name == NULL) {
+        return out_of_memory(err);
+    }
+    out->hosts[out->host_count++] = (struct snib__host){.name = name, .port = port};
+    for (size_t i = 0; i + 1 < number; i++) {
+        if (out->hosts[i].port == port && strcasecmp(out->hosts[i].name, name) == 0) {
+            return refuse(err, text, "hosts %zu and %zu are the same", i + 1, number);
+        }
+    }
+    return 0;
+}
+
+static int read_hosts(struct snib__url *out, const struct parts *parts, const char *text,
+                      snib_error *err)
+{
+    if (!parts->slashes) {
+        return 0;
+    }
+    if (length_of(parts->hosts) == 0) {
+        if (length_of(parts->path) == 0) {
+            return refuse(err, text, "behind '//' a host or an absolute path is missing");
+        }
+        return 0;
+    }
+    const char *from = parts->hosts.from;
+    for (;;) {
+        const char *comma = memchr(from, ',', (size_t)(parts->hosts.to - from));
+        struct span host = {from, comma != NULL ? comma : parts->hosts.to};
+        int rc = read_host(out, host, text, err);
+        if (rc < 0 || comma == NULL) {
+            return rc;
+        }
+        from = comma + 1;
+    }
+}
+
+/* ---- The query -------------------------------------------------------------------------- */
+
+static int check_key(const struct snib__settings *settings, struct span key, const char *text,
+                     snib_error *err)
+{
+    size_t number = settings->count + 1;
+    if (length_of(key) == 0) {
+        return refuse(err, text, "the key of parameter %zu is empty", number);
+    }
+    if (strspn(key.from, LOWER DIGITS "-_.") < length_of(key)) {
+        return refuse(err, text,
+                      "the key of parameter %zu holds something else than lower-case letters, "
+                      "digits, '-', '_' and '.'",
+                      number);
+    }
+    for (size_t i = 0; i < settings->count; i++) {
+        const char *other = settings->list[i].key;
+        if (strlen(other) == length_of(key) && memcmp(other, key.from, length_of(key)) == 0) {
+            return refuse(err, text, "parameters %zu and %zu are both '%.40s'", i + 1, number,
+                          other);
+        }
+    }
+    return 0;
+}
+
+static int read_setting(struct snib__settings *settings, struct span pair, const char *text,
+                        snib_error *err)
+{
+    const char *equals = memchr(pair.from, '=', length_of(pair));
+    struct span key = {pair.from, equals != NULL ? equals : pair.to};
+
+    if (equals == NULL && settings->count > 0 && length_of(key) > 0) {
+        const char *before = settings->list[settings->count - 1].key;
+        if (is_secret_key((struct span){before, before + strlen(before)})) {
+            return refuse(err, text, "an '&' in a secret value is written %%26");
+        }
+    }
+    int rc = check_key(settings, key, text, err);
+    if (rc < 0) {
+        return rc;
+    }
+
+    struct snib__setting *setting = &settings->list[settings->count];
+    setting->key = strndup(key.from, length_of(key));
+    if (setting->key == NULL) {
+        return out_of_memory(err);
+    }
+    settings->count++;
+    if (equals == NULL) {
+        return 0;
+    }
+    char part[64];
+    (void)snprintf(part, sizeof part, "value of '%.40s'", setting->key);
+    return decode(&setting->value, (struct span){equals + 1, pair.to}, CONTROLS_REFUSED, part, text,
+                  err);
+}
+
+static int read_query(struct snib__settings *settings, struct span query, const char *text,
+                      snib_error *err)
+{
+    if (query.from == NULL) {
+        return 0;
+    }
+    size_t pairs = 1;
+    for (const char *p = query.from; p < query.to; p++) {
+        pairs += *p == '&';
+    }
+    settings->list = calloc(pairs, sizeof settings->list[0]);
+    if (settings->list == NULL) {
+        return out_of_memory(err);
+    }
+
+    const char *from = query.from;
+    for (;;) {
+        const char *amp = memchr(from, '&', (size_t)(query.to - from));
+        struct span pair = {from, amp != NULL ? amp : query.to};
+        int rc = read_setting(settings, pair, text, err);
+        if (rc < 0 || amp == NULL) {
+            return rc;
+        }
+        from = amp + 1;
+    }
+}
+
+/* ---- The whole -------------------------------------------------------------------------- */
+
+static int parse(struct snib__url *out, struct snib__settings *settings, const char *text,
+                 snib_error *err)
+{
+    struct parts parts = {.slashes = false};
+    int rc;
+
+    /* Agreement comes before any part is read: until then, nobody knows what is a password. */
+    if ((rc = check_text(text, err)) < 0 || (rc = split(&parts, text, err)) < 0 ||
+        (rc = check_agreement(&parts, text, err)) < 0) {
+        return rc;
+    }
+    out->scheme = strndup(text, length_of(parts.scheme));
+    if (out->scheme == NULL) {
+        return out_of_memory(err);
+    }
+    if ((rc = read_user(out, &parts, text, err)) < 0 ||
+        (rc = read_hosts(out, &parts, text, err)) < 0 ||
+        (rc = decode(&out->path, parts.path, CONTROLS_REFUSED, "path", text, err)) < 0) {
+        return rc;
+    }
+    return read_query(settings, parts.query, text, err);
+}
+
+int snib__url_parse(struct snib__url *out, struct snib__settings *settings, const char *text,
+                    snib_error *err)
+{
+    *out = (struct snib__url){.host_count = 0};
+    *settings = (struct snib__settings){.count = 0};
+    if (text == NULL) {
+        return snib__fail(err, SNIB_EINVAL, 0, "there is no URL");
+    }
+    int rc = parse(out, settings, text, err);
+    if (rc < 0) {
+        snib__url_free(out, settings);
+    }
+    return rc;
+}
+
+static void wipe(char *secret)
+{
+    if (secret != NULL) {
+        explicit_bzero(secret, strlen(secret));
+        free(secret);
+    }
+}
+
+void snib__url_free(struct snib__url *url, struct snib__settings *settings)
+{
+    if (url != NULL) {
+        free(url->scheme);
+        free(url->user);
+        wipe(url->password);
+        for (size_t i = 0; i < url->host_count; i++) {
+            free(url->hosts[i].name);
+        }
+        free(url->path);
+        *url = (struct snib__url){.host_count = 0};
+    }
+    if (settings != NULL) {
+        for (size_t i = 0; i < settings->count; i++) {
+            free(settings->list[i].key);
+            wipe(settings->list[i].value);
+        }
+        free(settings->list);
+        *settings = (struct snib__settings){.count = 0};
+    }
+}
