@@ -60,6 +60,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 typedef struct snib snib;             /* a client of one URL */
 typedef struct snib_lease snib_lease; /* one grant; yours until snib_release, whatever happens */
@@ -301,6 +304,16 @@ int snib_list(snib *client, const char *prefix, snib_seen_fn *each, void *arg, s
  */
 int snib_break(snib *client, const char *name, uint64_t token, snib_error *err);
 
+/* ---- The resource's side, for files ----------------------------------------------------- */
+
+/*
+ * Admit `token` to `path` unless a larger one was admitted before: OK, or ELOST (the larger one
+ * is in err->holder_token). Call it right before touching what the lock protects. The largest
+ * token seen is kept in a file beside `path`, changed under a kernel lock; equal tokens are
+ * admitted again, so that shared holders and repeated writes pass.
+ */
+int snib_guard(const char *path, uint64_t token, snib_error *err);
+
 /* ---- What an engine promises ------------------------------------------------------------ */
 
 /* Traits: pinned bits, the list only grows. name, bit, what it means. */
@@ -339,6 +352,9 @@ typedef struct snib_engine_info {
 /* The engines in the order of their table; NULL ends it. Also those known but not installed. */
 const snib_engine_info *snib_engine_at(size_t index);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -19,7 +19,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VERSION "0.1.0"
+#ifndef SNIB_VERSION
+#define SNIB_VERSION "0.1.0"
+#endif
 
 enum { TTL, MAX_LEASE, TIMEOUT, COMMON };
 
@@ -35,7 +37,7 @@ static const struct snib__param common_params[] = {
 
 const char *snib_version(void)
 {
-    return VERSION;
+    return SNIB_VERSION;
 }
 
 /* ---- In and out ------------------------------------------------------------------------- */

@@ -61,7 +61,8 @@ static inline void snib__unlink(struct snib__link *l)
 /* A blocked call. `ready` is what it waits for. */
 struct snib__waiter {
     bool ready;
-    bool blocked; /* on cond; else it drives, or has not begun */
+    bool blocked; /* on cond */
+    bool drives;  /* in engine->drive */
     bool has_cond;
     pthread_cond_t cond;
     struct snib__link link; /* in client->waiters while blocked */

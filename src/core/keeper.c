@@ -148,7 +148,9 @@ static bool sleep_on(snib *client, struct snib__sleeper *s, struct pollfd fds[],
             timeout_ms = 50; /* no descriptors to be had: look often instead */
         }
     }
-    memcpy(all, fds, n * sizeof *fds);
+    for (size_t i = 0; i < n; i++) {
+        all[i] = fds[i];
+    }
     all[n] = (struct pollfd){.fd = s->wake_fd, .events = POLLIN};
     all[n + 1] = (struct pollfd){.fd = s->timer_fd, .events = POLLIN};
     s->until_ns = until_ns;
@@ -197,6 +199,7 @@ void snib__waiter_init(struct snib__waiter *w)
 {
     w->ready = false;
     w->blocked = false;
+    w->drives = false;
     w->has_cond = false;
 }
 
@@ -237,7 +240,9 @@ void snib__wait(snib *client, struct snib__waiter *w)
             refresh_driver(client);
             block(client, w);
         } else {
+            w->drives = true;
             drive(client, &w->ready);
+            w->drives = false;
         }
     }
 }
@@ -247,8 +252,8 @@ void snib__wake(snib *client, struct snib__waiter *w)
     w->ready = true;
     if (w->blocked) {
         pthread_cond_signal(&w->cond);
-    } else {
-        nudge(&client->sleeper); /* it may be the one who drives */
+    } else if (w->drives) {
+        nudge(&client->sleeper);
     }
 }
 

@@ -359,6 +359,7 @@ void snib__lease_admit_owner(struct snib__hold *h)
     if (!h->owner) {
         return;
     }
+    h->place->line_held = true; /* finishing one must not take the next out of our hands */
     for (struct snib__link *l = h->place->line.after; l != &h->place->line; l = next) {
         struct snib__request *r = SNIB__OF(l, struct snib__request, link);
         next = l->after;
@@ -371,6 +372,7 @@ void snib__lease_admit_owner(struct snib__hold *h)
             }
         }
     }
+    h->place->line_held = false;
 }
 
 static void free_lease(snib_lease *lease)

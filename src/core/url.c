@@ -25,7 +25,7 @@
  *
  * What can go wrong: a password that is all digits, with the '@' and the host forgotten, looks
  * like a port and is shown. A secret that stands in the path or is used as a user is not known to
- * be one.
+ * be one. A password with something like "&token=" in it hides the hosts too.
  */
 #include "core/url.h"
 
@@ -40,6 +40,7 @@
 #define PORT_MAX 65535
 #define SHOWN_MAX 120 /* of a URL in a message */
 #define STARS "***"
+#define HIDDEN '\x01' /* in a copy that has no other control characters */
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -202,66 +203,63 @@ static const char *value_end(const char *p)
     return p;
 }
 
-/* Copy, with stars for the values of secret keys. Each '=' may end a key, also one inside of a
- * value. A key with its '=' has at least four bytes, and the stars are three. */
-static void mask_values(char *out, const char *text)
+/* Hide the values of secret keys in `text`, which is part of the original of `copy`. Each '=' may
+ * end a key, also one inside of a value. */
+static void hide_values(char *copy, const char *text)
 {
     const char *key = text;
     const char *p = text;
     while (*p != '\0') {
         size_t equals = stands_for(p, '=');
-        if (equals == 0) {
-            *out++ = *p;
-            if (strchr("?&;#/@:,", *p) != NULL) {
-                key = p + 1;
-            }
-            p++;
-            continue;
+        const char *next = p + (equals > 0 ? equals : 1);
+        if (equals > 0 && is_secret_key((struct span){key, p})) {
+            const char *end = value_end(next);
+            memset(copy + (next - text), HIDDEN, (size_t)(end - next));
+            next = end;
         }
-        bool secret = is_secret_key((struct span){key, p});
-        out = mempcpy(out, p, equals);
-        p += equals;
-        key = p;
-        if (secret) {
-            out = stpcpy(out, STARS);
-            p = value_end(p);
+        if (equals > 0 || strchr("?&;#/@:,", *p) != NULL) {
+            key = next;
         }
+        p = next;
     }
-    *out = '\0';
 }
 
 char *snib__url_redact(const char *text)
 {
-    size_t size = strlen(text) + strlen(STARS);
-    char *plain = malloc(size + 1);
-    char *out = malloc(2 * size + 1);
-    if (plain == NULL || out == NULL) {
-        free(plain);
+    size_t size = strlen(text);
+    char *copy = malloc(size + 1);
+    char *out = malloc(size * strlen(STARS) + 1);
+    if (copy == NULL || out == NULL) {
+        free(copy);
         free(out);
         return NULL;
     }
-
-    struct span secret = secret_of(text);
-    size_t before = secret.from != NULL ? (size_t)(secret.from - text) : strlen(text);
-    char *end = mempcpy(plain, text, before);
-    if (secret.from != NULL) {
-        end = stpcpy(end, STARS);
-        end = mempcpy(end, secret.to, strlen(secret.to));
+    for (size_t i = 0; i <= size; i++) {
+        bool plain = i == size || (text[i] >= 0x20 && text[i] <= 0x7e);
+        copy[i] = plain ? text[i] : '_'; /* means nothing to a terminal, nor in a URL */
     }
-    *end = '\0';
 
-    /* A query starts with '?', in mistyped text perhaps with '&', or it was cut by the stars. */
-    size_t query = strcspn(plain, "?&");
-    query = query < before ? query : before;
-    memcpy(out, plain, query);
-    mask_values(out + query, plain + query);
-    for (char *p = out; *p != '\0'; p++) {
-        if (*p < 0x20 || *p > 0x7e) {
-            *p = '_'; /* means nothing to a terminal, nor in a URL */
+    /* A query starts with '?', or in mistyped text with '&', or behind what is hidden. */
+    size_t query = strcspn(text, "?&");
+    struct span secret = secret_of(text);
+    if (secret.from != NULL) {
+        size_t behind = (size_t)(secret.to - text);
+        memset(copy + (secret.from - text), HIDDEN, length_of(secret));
+        query = query < behind ? query : behind;
+    }
+    hide_values(copy + query, text + query);
+
+    char *end = out;
+    for (size_t i = 0; i < size; i++) {
+        if (copy[i] != HIDDEN) {
+            *end++ = copy[i];
+        } else if (i == 0 || copy[i - 1] != HIDDEN) {
+            end = stpcpy(end, STARS);
         }
     }
-    explicit_bzero(plain, size);
-    free(plain);
+    *end = '\0';
+    explicit_bzero(copy, size);
+    free(copy);
     return out;
 }
 

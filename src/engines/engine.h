@@ -49,6 +49,8 @@
 #include <poll.h>
 #include <stdbool.h>
 
+#pragma GCC visibility push(default) /* engines may be modules */
+
 #define SNIB__ENGINE_ABI 1U
 
 /* ---- Time ------------------------------------------------------------------------------- */
@@ -230,5 +232,7 @@ int snib__fail(snib_error *err, int code, int sys, const char *format, ...)
 
 /* Random bytes from the kernel; never fails, never repeats in a forked child. */
 void snib__random(void *out, size_t size);
+
+#pragma GCC visibility pop
 
 #endif
