@@ -254,6 +254,10 @@ static bool reenter(struct snib__request *r)
     } else if (clash) {
         code = snib__fail(r->err, SNIB_EKIND, 0, "%s: the owner holds '%s' as another kind of lock",
                           scheme, r->place->name);
+    } else if (r->options.min_left_ms &&
+               snib__lease_left_ns(h, snib__now()) <= r->options.min_left_ms * SNIB__MS) {
+        code = snib__fail(r->err, SNIB_ELOST, 0, "%s: less than %lld ms of the owner's '%s' is left",
+                          scheme, (long long)r->options.min_left_ms, r->place->name);
     } else {
         r->lease = snib__lease_add(h, r);
         code = r->lease ? SNIB_OK : snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
@@ -291,6 +295,9 @@ static int start(struct snib__request *r)
     } else {
         snib__link_last(&r->place->line, &r->link);
         snib__place_admit(client, r->place);
+        if (!r->finished && !r->hold && r->options.on_event) {
+            snib__tell_waiting(r, "behind others of this process");
+        }
     }
     return SNIB_OK;
 }
@@ -353,10 +360,11 @@ int snib_acquire(snib_lease **out, snib *client, const char *name, const snib_op
     return rc;
 }
 
-/* An asynchronous request with the error it may need. */
+/* An asynchronous request with what it needs after the call has returned. */
 struct pending {
     struct snib__request request;
     snib_error error;
+    char label[SNIB__LABEL_MAX + 1];
 };
 
 int snib_acquire_async(snib_ticket *out, snib *client, const char *name,
@@ -380,6 +388,9 @@ int snib_acquire_async(snib_ticket *out, snib *client, const char *name,
     struct snib__request *r = &p->request;
     r->client = client;
     r->options = checked;
+    if (checked.label) {
+        r->options.label = strcpy(p->label, checked.label);
+    }
     r->name = name;
     r->err = &p->error;
     r->done = done;

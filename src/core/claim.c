@@ -188,6 +188,7 @@ void snib__hold_drop(struct snib__hold *h)
         return;
     }
     snib *client = h->client;
+    snib__unlink(&h->in_place);
     h->place->users--;
     snib__place_put(client, h->place);
     if (!client->spare && client->opened) {
@@ -204,7 +205,6 @@ void snib__hold_end(struct snib__hold *h)
     snib__move(h, SNIB__RELEASED);
     snib__unlink(&h->in_agenda);
     snib__timers_leave(&client->timers, &h->timer);
-    snib__unlink(&h->in_place);
     client->holds--;
     if (client->closer) {
         snib__close_check(client);
@@ -317,7 +317,7 @@ static void on_grant(struct snib__hold *h, const struct snib__result *result)
     int64_t left_ns = snib__lease_left_ns(h, h->granted);
     int64_t wanted_ns = r->options.min_left_ms * SNIB__MS;
     int64_t third_ns = h->span_ns == SNIB__NEVER ? 0 : h->claim.ttl_ms * SNIB__MS / 3;
-    if (left_ns >= third_ns && left_ns >= wanted_ns) {
+    if (left_ns >= third_ns && (left_ns > wanted_ns || !wanted_ns)) {
         own(h);
     } else if (h->span_ns == SNIB__NEVER) {
         give_back(h, left_ns); /* max_hold is shorter than min_left: refused earlier */
@@ -353,11 +353,14 @@ static void on_proof(struct snib__hold *h, const struct snib__result *result)
     struct snib__request *r = h->request;
     struct snib__instant now = snib__now();
     if (result->status == SNIB__HELD_NOW && result->left_ms >= 0) {
+        if (result->token) { /* the old grant may have ended, and the claim been granted again */
+            h->token = result->token;
+        }
         h->since = result->since;
         h->span_ns = result->left_ms * SNIB__MS - snib__drift_ns(result->left_ms * SNIB__MS);
         h->granted = now;
         int64_t left_ns = snib__lease_left_ns(h, now);
-        if (left_ns > 0 && left_ns >= r->options.min_left_ms * SNIB__MS) {
+        if (left_ns > r->options.min_left_ms * SNIB__MS) {
             own(h);
             return;
         }
@@ -380,6 +383,12 @@ static void on_attempt(struct snib__hold *h, const struct snib__result *result)
 {
     if (h->stage > SNIB__RESTING) {
         return; /* late or repeated: whatever it says, a newer answer counts */
+    }
+    if (h->todo & SNIB__DO_ATTEMPT) { /* about to be sent: that answer will be newer */
+        if (result->status != SNIB__HELD_NOW && result->status != SNIB__FAILED) {
+            return;
+        }
+        h->todo &= ~(unsigned)SNIB__DO_ATTEMPT;
     }
     switch (result->status) {
     case SNIB__HELD_NOW:

@@ -258,13 +258,13 @@ static void on_close_timeout(struct snib__timer *timer)
     snib__wake(client, client->closer);
 }
 
-static struct snib__hold *any_hold(snib *client, bool at_engine_too)
+static struct snib__hold *any_hold(snib *client, enum snib__stage before)
 {
     for (size_t i = 0; i < client->bucket_count; i++) {
         for (struct snib__place *p = client->buckets[i]; p; p = p->next) {
             for (struct snib__link *l = p->holds.after; l != &p->holds; l = l->after) {
                 struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_place);
-                if (at_engine_too || h->stage < SNIB__RELEASING) {
+                if (h->stage < before) {
                     return h;
                 }
             }
@@ -282,7 +282,7 @@ static void let_go(snib *client)
     client->closing = true;
     client->closer = &waiter;
     snib__requests_cancel(client);
-    while ((h = any_hold(client, false)) != NULL) {
+    while ((h = any_hold(client, SNIB__RELEASING)) != NULL) {
         snib__hold_leave(h);
     }
     snib__settle(client);
@@ -326,7 +326,7 @@ void snib_close(snib *client)
     client->session.engine->close(&client->session);
     client->opened = false;
     struct snib__hold *h;
-    while ((h = any_hold(client, true)) != NULL) { /* the engine did not answer in time */
+    while ((h = any_hold(client, SNIB__RELEASED)) != NULL) { /* the engine did not answer in time */
         snib__hold_end(h);
     }
     client->inside--;

@@ -144,7 +144,7 @@ struct snib__place {
     struct snib__place *next; /* in the bucket */
     uint64_t hash;
     struct snib__link line;  /* requests not yet at the engine, in order */
-    struct snib__link holds; /* claims at the engine, oldest first */
+    struct snib__link holds; /* oldest first; a lost one stays until its leases are gone */
     unsigned users;          /* holds that exist, also those only a lease still refers to */
     unsigned asking;         /* of holds, not yet granted and with a place in line */
     int asking_mode;

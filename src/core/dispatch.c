@@ -161,10 +161,10 @@ void snib__calls_forget(snib_lease *lease)
     if (!lease->calls) {
         return;
     }
+    snib__calls_wait(lease->hold->client, lease); /* more may become due meanwhile */
     for (int i = 0; i < 3; i++) {
         snib__unlink(&lease->calls[i].link);
     }
-    snib__calls_wait(lease->hold->client, lease);
 }
 
 void snib__calls_end(snib *client)

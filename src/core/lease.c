@@ -431,6 +431,7 @@ int snib_release(snib_lease **where, snib_error *err)
     snib__enter(client);
     atomic_fetch_add(&client->refs, 1);
     snib__calls_forget(lease);
+    snib__unlink(&lease->link); /* hears no more, also not of what comes now */
     if (h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) {
         over(h, snib__now());
     }

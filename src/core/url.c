@@ -203,8 +203,8 @@ static const char *value_end(const char *p)
     return p;
 }
 
-/* Hide the values of secret keys in `text`, which is part of the original of `copy`. Each '=' may
- * end a key, also one inside of a value. */
+/* Hide the values of secret keys of `text` in its copy. Each '=' may end a key, also one inside of
+ * a value. */
 static void hide_values(char *copy, const char *text)
 {
     const char *key = text;
@@ -217,7 +217,7 @@ static void hide_values(char *copy, const char *text)
             memset(copy + (next - text), HIDDEN, (size_t)(end - next));
             next = end;
         }
-        if (equals > 0 || strchr("?&;#/@:,", *p) != NULL) {
+        if (strchr("?&;#/@:,", *p) != NULL) {
             key = next;
         }
         p = next;

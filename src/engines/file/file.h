@@ -24,6 +24,8 @@
 #define FILE_NAME_BYTES 256
 #define NS_PER_MS 1000000LL
 
+#define MOVES_MAX 5 /* from file to file, for one claim */
+
 /* Why something was refused. */
 struct failure {
     int code, sys;
@@ -51,6 +53,7 @@ struct file_claim {
     struct snib__claim *claim;
     struct lockfile *file;
     enum phase phase;
+    bool named;       /* found by its cookie */
     bool attends;     /* counted in session->attend */
     bool published;   /* its record says that it listens */
     bool told;        /* answered QUEUED since the attempt */
@@ -60,6 +63,7 @@ struct file_claim {
     uint64_t ticket, token, cookie;
     int64_t since_ms; /* wall clock: of waiting, then of holding */
     int64_t give_up_ns; /* a try that cannot get through the gate ends then */
+    int moves;          /* from files that were replaced */
     struct file_claim *before, *after; /* in one of the lists of its file */
     struct file_claim *next_cookie;
 
@@ -68,7 +72,10 @@ struct file_claim {
     int place;
     struct failure *failure;
 
-    int path_fd; /* flock is on this; -1 */
+    /* A path: flock is on path_fd (-1: not yet), or who has it is waited for. */
+    int path_fd;
+    dev_t path_dev;
+    ino_t path_ino;
     int64_t path_pause_ms, path_due_ns;
     struct watch *path_watch;
 };
@@ -96,15 +103,19 @@ struct lockfile {
     unsigned claims;             /* all of them; 0: idle, in the cache */
     struct file_claim *exclusive;
     unsigned shared;             /* claims under our one read lock */
-    struct claim_list joining, waiting, holding, flocking;
+    struct claim_list joining, waiting, flocking;
+    struct claim_list holding; /* shared and counted */
     uint64_t own_records[RECORDS_MAX / 64];
     uint64_t own_permits[(PERMITS_MAX + 63) / 64];
 
     /* Waiting. */
-    int64_t due_ns;     /* SNIB__NEVER: no timer */
+    int64_t check_ns;   /* when to look again, */
+    int64_t check_ms;   /* and how long after the last look that is */
+    int64_t due_ns;     /* of its timer; SNIB__NEVER: none */
     size_t timer_index; /* in the session's heap, from 1; 0: none */
     bool poked;         /* rung, or somebody died: go through the gate, do not just look */
-    int gate_misses;
+    int gate_misses;    /* in a row */
+    bool missed;        /* the last pass did not get in */
     struct watch *watches[WATCHES_MAX];
     size_t watch_count;
 
@@ -159,7 +170,9 @@ struct file_session {
     int bell;
     struct file_claim *cookies[COOKIE_BUCKETS];
 
+    /* evict.c */
     struct snib__query *queries; /* evictions under way */
+    int64_t evict_ns;            /* when to look at them again */
 
     /* view.c: room for a queue */
     struct record *records;
@@ -173,9 +186,10 @@ static inline struct file_session *file_session_of(const struct snib__claim *cla
 
 /* ---- file.c: answers -------------------------------------------------------------------- */
 
+void snib__file_granted(struct file_claim *); /* has the slot or a permit; flock comes next */
+void snib__file_failed(struct file_claim *, const struct failure *); /* detaches it, too */
 void snib__file_held(struct file_claim *);
-void snib__file_failed(struct file_claim *, const struct failure *); /* and ends the claim */
-void snib__file_attach(struct file_claim *, struct lockfile *);
+void snib__file_start(struct file_claim *); /* from the beginning */
 void snib__file_detach(struct file_claim *); /* from file and tables; holds nothing by now */
 void snib__file_list_add(struct claim_list *, struct file_claim *);
 void snib__file_list_remove(struct claim_list *, struct file_claim *);
@@ -216,6 +230,7 @@ enum presence { PRESENT, SHRUNK, REPLACED };
 /* Is what we have open still what the name leads to? `fully`: do not rely on a recent look. */
 enum presence snib__file_presence(struct lockfile *, bool fully);
 
+bool snib__file_leads_here(struct lockfile *); /* the second half of it */
 bool snib__file_mapped(struct lockfile *); /* the map may be touched now */
 bool snib__file_front(struct lockfile *, struct front *out); /* read; false: it cannot be */
 uint32_t snib__file_waiting(struct lockfile *); /* as the header says now */
@@ -276,6 +291,7 @@ enum entered { ENTERED, GATE_BUSY, ENTER_FAILED, ENTER_REPLACED };
 
 enum entered snib__file_enter(struct view *, struct lockfile *, struct failure *);
 int snib__file_reload(struct view *, struct failure *);
+bool snib__file_make_room(struct file_session *, size_t records);
 int snib__file_write_words(struct view *); /* errno */
 void snib__file_leave(struct view *);      /* writes what changed, opens the gate, rings */
 bool snib__file_record_alive(struct view *, uint32_t index);
@@ -314,19 +330,24 @@ bool snib__file_aim(struct view *);
  * answered as far as it has not been, watches what it waits for, and has a timer. */
 void snib__file_pump(struct lockfile *);
 void snib__file_join(struct file_claim *); /* into the queue, or refused */
-/* After letting go of anything: ring who may have been waiting for it. */
-void snib__file_look(struct lockfile *);
-void snib__file_check(struct lockfile *);  /* its timer fired: cheap unless something changed */
-void snib__file_quit(struct file_claim *); /* out of the queue */
-void snib__file_drop(struct file_claim *); /* what it holds back, in the order it was taken */
+void snib__file_check(struct lockfile *);   /* its timer fired: cheap unless something changed */
+void snib__file_schedule(struct lockfile *); /* set its timer */
 void snib__file_move_on(struct lockfile *); /* replaced: those who wait go to the new file */
+
+/* ---- leave.c ---------------------------------------------------------------------------- */
+
+void snib__file_quit(struct file_claim *); /* out of the queue */
+void snib__file_drop(struct file_claim *); /* what it holds, in reverse order; then look */
+/* After letting go of anything: serve or ring who may have been waiting for it. */
+void snib__file_look(struct lockfile *);
+void snib__file_ring_behind(struct lockfile *, uint64_t ticket);
 
 /* ---- reactor.c -------------------------------------------------------------------------- */
 
 int snib__file_reactor_open(struct file_session *); /* idempotent; errno */
 int snib__file_reactor_hear(struct file_session *, int bell);
 void snib__file_reactor_close(struct file_session *);
-bool snib__file_timer_room(struct file_session *, size_t files);
+bool snib__file_timer_room(struct file_session *, size_t files); /* call when a file is opened */
 void snib__file_timer(struct lockfile *, int64_t due_ns);
 void snib__file_poke(struct lockfile *);
 void snib__file_drive(struct snib__session *, int64_t until_ns);
@@ -358,28 +379,39 @@ static inline bool file_is_path(const char *name)
 }
 
 enum flocked { FLOCKED, FLOCK_BUSY, FLOCK_FAILED };
+
+/* Somebody outside snib who has flock on a file. */
+struct flocker {
+    uint32_t pid; /* 0: not known */
+    int mode;
+};
+
 enum flocked snib__file_flock(struct file_claim *, struct failure *);
 void snib__file_unflock(struct file_claim *);
 bool snib__file_flock_valid(const struct file_claim *); /* the path still leads to what we hold */
-void snib__file_flock_wait(struct file_claim *);        /* watch who is in the way, set the timer */
+struct flocker snib__file_flocker(dev_t, ino_t);
+/* Keep the slot, watch who is in the way; answers who that is. */
+struct flocker snib__file_flock_wait(struct file_claim *);
 void snib__file_flock_again(struct lockfile *, int64_t now_ns);
-uint32_t snib__file_flock_holder(dev_t dev, ino_t ino); /* pid; 0 unknown or none */
 
-/* ---- look.c, evict.c -------------------------------------------------------------------- */
+/* ---- sight.c ---------------------------------------------------------------------------- */
 
 /* Everybody at one name, as the kernel's locks prove it. */
 struct sight {
-    int fd;
-    struct front front;
-    struct record *records; /* [1, high) */
-    uint32_t high;
-    struct flock slot; /* F_UNLCK: nobody has it */
+    struct header header;
+    struct flock slot;      /* F_UNLCK: nobody has it */
+    struct record holder;   /* of a slot held exclusively; pid only, when nothing else is proved */
+    bool exclusive;         /* holder is one */
+    struct record *records; /* of the living: shared and counted holders, then waiters in order */
+    size_t holders, count;
 };
 
+/* 0: seen; 1: there is no such file; or a code. */
 int snib__file_sight(struct sight *, struct file_session *, const char *file_name,
                      struct failure *);
 void snib__file_sight_end(struct sight *);
-bool snib__file_sight_lives(const struct sight *, uint32_t index);
+
+/* ---- look.c, evict.c -------------------------------------------------------------------- */
 
 void snib__file_inspect(struct snib__query *);
 void snib__file_evict(struct snib__query *);

@@ -45,6 +45,9 @@ static void add_own(struct use *use, const struct lockfile *f, const struct file
     for (const struct file_claim *c = f->holding.first; c; c = c->after) {
         add_claim(use, c);
     }
+    for (const struct file_claim *c = f->flocking.first; c; c = c->after) {
+        add_claim(use, c);
+    }
     for (const struct file_claim *c = f->waiting.first; c; c = c->after) {
         add_claim(use, c);
     }

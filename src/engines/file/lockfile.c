@@ -369,9 +369,10 @@ void snib__file_close_all(struct file_session *fs)
 
 /* ---- Looking ---------------------------------------------------------------------------- */
 
-static bool leads_here(struct lockfile *f, int64_t tick)
+bool snib__file_leads_here(struct lockfile *f)
 {
     struct file_session *fs = f->session;
+    int64_t tick = snib__file_tick();
     struct stat at;
     struct failure ignored; /* whoever opens the file next meets the cause */
     if (fstatat(fs->dir, f->file_name, &at, AT_SYMLINK_NOFOLLOW) < 0 || at.st_ino != f->ino ||
@@ -393,7 +394,7 @@ enum presence snib__file_presence(struct lockfile *f, bool fully)
     if (f->replaced || fstat(f->fd, &st) < 0 || st.st_nlink == 0) {
         return REPLACED;
     }
-    if ((fully || tick - f->path_tick > PATH_CHECK_NS) && !leads_here(f, tick)) {
+    if ((fully || tick - f->path_tick > PATH_CHECK_NS) && !snib__file_leads_here(f)) {
         return REPLACED;
     }
     if (st.st_size < FILE_BYTES) {

@@ -21,83 +21,15 @@
  */
 #include "engines/file/file.h"
 
-#include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define ROUNDS 8
 #define CHECK_MS 2000
 #define BLIND_MS 250     /* somebody we wait for cannot be watched, or is on another host */
 #define RUNG_MS 1050     /* a little more than it takes to count as stalled */
 #define GATE_LIMIT_MS 50 /* a try gives up after that long before a closed gate */
-
-/* ---- Ringing without the gate ----------------------------------------------------------- */
-
-/* Torn or old, it does not matter: what was written before we let go is there. */
-static uint32_t read_queue(struct lockfile *f)
-{
-    struct file_session *fs = f->session;
-    struct front front;
-    if (!snib__file_front(f, &front)) {
-        return 0;
-    }
-    uint32_t high = front.header.words.high;
-    if (high < 2 || high > RECORDS_MAX || !snib__file_make_room(fs, high)) {
-        return 0;
-    }
-    size_t size = high * sizeof(struct record);
-    ssize_t n = pread(f->fd, fs->records, size, record_at(0));
-    return n < 0 ? 0 : (uint32_t)((size_t)n / sizeof(struct record));
-}
-
-static uint32_t next_waiting(const struct lockfile *f, uint32_t high, uint64_t after)
-{
-    const struct record *records = f->session->records;
-    uint32_t found = 0;
-    for (uint32_t i = 1; i < high; i++) {
-        if (records[i].state == RECORD_WAITING && records[i].ticket > after &&
-            !bit_get(f->own_records, i) && (!found || records[i].ticket < records[found].ticket)) {
-            found = i;
-        }
-    }
-    return found;
-}
-
-/* Ring the first who waits behind that ticket; the next one too if that one is dead, stopped or
- * only reads. */
-static void ring_behind(struct lockfile *f, uint64_t ticket)
-{
-    struct file_session *fs = f->session;
-    assert(!fs->in_gate);
-    uint32_t high = read_queue(f);
-    for (int i = 0; i < RINGS_MAX; i++) {
-        uint32_t index = next_waiting(f, high, ticket);
-        if (!index) {
-            return;
-        }
-        struct record *r = &fs->records[index];
-        struct ring ring = {.pid = r->pid, .session = r->session, .cookie = r->cookie};
-        bool stalled = snib__file_stalled(r);
-        snib__file_mark_rung(f, index, r);
-        if (snib__file_ring(fs, &ring) && !stalled && r->mode != SNIB_SHARED) {
-            return;
-        }
-        ticket = r->ticket;
-    }
-}
-
-void snib__file_look(struct lockfile *f)
-{
-    if (snib__file_waiting(f) == 0) {
-        return;
-    }
-    if (f->waiting.first || f->joining.first) {
-        snib__file_pump(f);
-    } else {
-        ring_behind(f, 0);
-    }
-}
 
 /* ---- Writing down ----------------------------------------------------------------------- */
 
@@ -289,24 +221,58 @@ static void number_places(struct view *v)
     }
 }
 
-/* ---- The pump --------------------------------------------------------------------------- */
+/* ---- Timers ----------------------------------------------------------------------------- */
 
 static void set_check(struct lockfile *f, int64_t ms)
 {
     uint64_t spread = (uint64_t)ms / 5;
     uint64_t dice = (f->session->self.session ^ f->hash) * 0x9e3779b97f4a7c15ULL;
     dice ^= (uint64_t)snib__file_tick() * 0xbf58476d1ce4e5b9ULL;
+    f->check_ms = ms;
     ms += spread ? (int64_t)((dice >> 33) % spread) - (int64_t)(spread / 2) : 0;
-    snib__file_timer(f, snib__now().boot_ns + ms * NS_PER_MS);
+    f->check_ns = snib__now().boot_ns + ms * NS_PER_MS;
 }
 
-/* Another process is inside, stopped perhaps. Those who can queue have their answer; those who
- * only try wait a moment longer, in drive. */
+void snib__file_schedule(struct lockfile *f)
+{
+    int64_t due_ns = f->joining.first || f->waiting.first ? f->check_ns : SNIB__NEVER;
+    for (const struct file_claim *c = f->flocking.first; c; c = c->after) {
+        due_ns = c->path_due_ns < due_ns ? c->path_due_ns : due_ns;
+    }
+    if (f->poked) {
+        due_ns = 0;
+    }
+    if (due_ns != f->due_ns) {
+        snib__file_timer(f, due_ns);
+    }
+}
+
+static void choose_check(struct lockfile *f, const struct view *v)
+{
+    if (!f->waiting.first) {
+        snib__file_watch_set(f, NULL, 0);
+    } else if (v->blind || f->session->network) {
+        set_check(f, BLIND_MS);
+    } else {
+        set_check(f, v->waits_for_rung ? RUNG_MS : CHECK_MS);
+    }
+}
+
+/* ---- The pump --------------------------------------------------------------------------- */
+
+/* Another process is inside, stopped perhaps. The slot may be free all the same. Those who can
+ * queue have their answer; those who only try wait a moment longer, in drive. */
 static void gate_closed(struct lockfile *f)
 {
     static const struct rival nobody = {.token = 0};
+    struct failure why;
     int64_t now_ns = snib__now().boot_ns;
-    struct file_claim *next;
+    struct file_claim *next = f->joining.first;
+    if (next && next->claim->mode == SNIB_EXCLUSIVE &&
+        snib__file_take_fast(next, &why) == TAKEN) {
+        snib__file_list_remove(&f->joining, next);
+        snib__file_granted(next);
+    }
     for (struct file_claim *c = f->joining.first; c; c = next) {
         next = c->after;
         if (c->claim->may_queue) {
@@ -319,11 +285,9 @@ static void gate_closed(struct lockfile *f)
             say_waiting(c, SNIB__BUSY, &nobody);
         }
     }
-    if (f->joining.first || f->waiting.first) {
-        f->poked = true;
-        int shift = f->gate_misses < 4 ? f->gate_misses : f->gate_misses < 40 ? 3 : 5;
-        snib__file_timer(f, now_ns + ((int64_t)1 << shift) * NS_PER_MS);
-    }
+    int shift = f->gate_misses < 4 ? f->gate_misses : f->gate_misses < 40 ? 3 : 5;
+    f->check_ns = now_ns + ((int64_t)1 << shift) * NS_PER_MS;
+    f->missed = true;
 }
 
 static void fail_all(struct lockfile *f, const struct failure *why)
@@ -358,54 +322,168 @@ static void serve(struct view *v)
     v->blind = true; /* it changes faster than we can look */
 }
 
-static void set_timer(struct lockfile *f, const struct view *v)
+static void inside(struct view *v, struct lockfile *f)
 {
-    if (!f->waiting.first) {
-        snib__file_watch_set(f, NULL, 0);
-        snib__file_timer(f, f->flocking.first ? f->due_ns : SNIB__NEVER);
-    } else if (v->blind || f->session->network) {
-        set_check(f, BLIND_MS);
-    } else {
-        set_check(f, v->waits_for_rung ? RUNG_MS : CHECK_MS);
+    struct file_session *fs = f->session;
+    struct rival rival = {.token = 0};
+    fs->in_gate = true;
+    f->missed = false;
+    serve(v);
+    number_places(v);
+    if (anybody_to_tell(v)) {
+        find_rival(&rival, v);
+    }
+    snib__file_leave(v);
+    fs->in_gate = false;
+    choose_check(f, v);
+    answer_all(f, &v->done, &rival);
+    if (v->replaced) {
+        snib__file_move_on(f);
+    } else if (v->let_go) {
+        snib__file_ring_behind(f, 0);
     }
 }
 
 void snib__file_pump(struct lockfile *f)
 {
-    struct file_session *fs = f->session;
     struct failure why;
-    struct rival rival = {.token = 0};
     struct view v;
-    f->poked = false;
-    enum entered entered = snib__file_enter(&v, f, &why);
-    if (entered == GATE_BUSY) {
-        gate_closed(f);
-        return;
-    }
-    if (entered == ENTER_FAILED) {
-        fail_all(f, &why);
-        return;
-    }
-    if (entered == ENTER_REPLACED) {
-        snib__file_move_on(f);
-        return;
-    }
-    fs->in_gate = true;
-    serve(&v);
-    number_places(&v);
-    if (anybody_to_tell(&v)) {
-        find_rival(&rival, &v);
-    }
-    snib__file_leave(&v);
-    fs->in_gate = false;
-    set_timer(f, &v);
-
     snib__file_use(f); /* answers may let the last claim go */
-    answer_all(f, &v.done, &rival);
-    if (v.replaced) {
+    f->poked = false;
+    switch (snib__file_enter(&v, f, &why)) {
+    case ENTERED:
+        inside(&v, f);
+        break;
+    case GATE_BUSY:
+        gate_closed(f);
+        break;
+    case ENTER_FAILED:
+        fail_all(f, &why);
+        break;
+    case ENTER_REPLACED:
         snib__file_move_on(f);
-    } else if (v.let_go) {
-        ring_behind(f, 0);
+        break;
+    }
+    snib__file_schedule(f);
+    snib__file_unuse(f);
+}
+
+/* ---- In, and looking again -------------------------------------------------------------- */
+
+void snib__file_join(struct file_claim *c)
+{
+    c->phase = PHASE_JOINING;
+    c->told = false;
+    c->give_up_ns = snib__now().boot_ns + GATE_LIMIT_MS * NS_PER_MS;
+    snib__file_list_add(&c->file->joining, c);
+    snib__file_pump(c->file);
+}
+
+/* Without the gate: is there anything a waiter of ours could have? */
+static bool worth_a_pass(struct lockfile *f)
+{
+    const struct file_claim *c = f->waiting.first;
+    struct flock found;
+    if (c->claim->mode != SNIB_COUNTED) {
+        return snib__file_slot_open(f, c->claim->mode);
+    }
+    if (c->claim->permits > 8) {
+        return true;
+    }
+    for (uint32_t k = 0; k < c->claim->permits; k++) {
+        if (!bit_get(f->own_permits, k) &&
+            !snib__file_blocked(f->fd, F_WRLCK, PERMIT_AT + (off_t)k, 1, &found)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void snib__file_check(struct lockfile *f)
+{
+    int64_t now_ns = snib__now().boot_ns;
+    snib__file_use(f);
+    if (f->poked || f->joining.first || (f->missed && f->waiting.first)) {
+        snib__file_pump(f);
+    } else if (f->waiting.first && now_ns >= f->check_ns) {
+        if (!snib__file_leads_here(f)) {
+            snib__file_move_on(f);
+        } else if (worth_a_pass(f)) {
+            snib__file_pump(f);
+        } else {
+            set_check(f, f->check_ms);
+        }
+    }
+    if (f->flocking.first) {
+        snib__file_flock_again(f, now_ns);
+    }
+    snib__file_schedule(f);
+    snib__file_unuse(f);
+}
+
+/* ---- A file that was replaced ----------------------------------------------------------- */
+
+static void tell_holder(struct file_claim *c)
+{
+    char why[200];
+    if (c->phase != PHASE_HELD) {
+        return;
+    }
+    snprintf(why, sizeof why, "its lock file %.160s was removed or replaced", c->file->file_name);
+    c->file->session->answered = true;
+    snib__report(c->claim, SNIB_LOST, why);
+}
+
+/* Once more, in the file the name leads to now. */
+static void move_claim(struct file_claim *c)
+{
+    struct failure why;
+    struct lockfile *old = c->file;
+    struct file_session *fs = old->session;
+    snib__file_list_remove(c->phase == PHASE_WAITING ? &old->waiting : &old->joining, c);
+    if (c->record) {
+        snib__file_record_drop(old, c->record);
+        c->record = 0;
+    }
+    struct lockfile *f = NULL;
+    if (++c->moves > MOVES_MAX) {
+        snib__file_fail(&why, SNIB_EUNSAFE, 0, "%.100s/%.180s is replaced again and again",
+                        fs->path, old->file_name);
+    } else {
+        f = snib__file_find(fs, c->claim->name, &why);
+    }
+    if (!f) {
+        snib__file_failed(c, &why);
+        return;
+    }
+    snib__file_use(f);
+    snib__file_unuse(old);
+    c->file = f;
+    c->phase = PHASE_JOINING;
+    snib__file_list_add(&f->joining, c);
+}
+
+void snib__file_move_on(struct lockfile *f)
+{
+    struct lockfile *next = NULL;
+    snib__file_use(f);
+    snib__file_stray(f);
+    if (f->exclusive) {
+        tell_holder(f->exclusive);
+    }
+    for (struct file_claim *c = f->holding.first; c; c = c->after) {
+        tell_holder(c);
+    }
+    while (f->waiting.first || f->joining.first) {
+        struct file_claim *c = f->waiting.first ? f->waiting.first : f->joining.first;
+        move_claim(c);
+        next = c->file ? c->file : next;
+    }
+    snib__file_ring_behind(f, 0); /* others may be waiting here too */
+    snib__file_watch_set(f, NULL, 0);
+    snib__file_schedule(f);
+    if (next) {
+        snib__file_pump(next);
     }
     snib__file_unuse(f);
 }

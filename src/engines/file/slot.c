@@ -99,7 +99,9 @@ static enum taken write_holder(struct file_claim *c, uint64_t last, struct failu
 static enum taken back_out(struct lockfile *f, enum taken answer)
 {
     unlock_slot(f);
-    snib__file_look(f);
+    if (snib__file_waiting(f) != 0) {
+        snib__file_ring_behind(f, 0);
+    }
     return answer;
 }
 
@@ -131,7 +133,8 @@ static bool quick(const struct lockfile *f, const struct header *h, bool named)
 enum taken snib__file_take_fast(struct file_claim *c, struct failure *why)
 {
     struct lockfile *f = c->file;
-    if (f->exclusive || f->shared || f->joining.first || f->waiting.first) {
+    bool alone = (!f->joining.first || f->joining.first == c) && !f->waiting.first;
+    if (f->exclusive || f->shared || !alone) {
         return NOT_FREE;
     }
     if (snib__file_mapped(f) && snib__file_waiting(f)) {

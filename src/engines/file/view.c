@@ -108,7 +108,7 @@ static int check_header(const struct lockfile *f, const struct header *h, struct
 
 /* ---- Reading ---------------------------------------------------------------------------- */
 
-static bool make_room(struct file_session *fs, size_t records)
+bool snib__file_make_room(struct file_session *fs, size_t records)
 {
     if (records <= fs->record_room) {
         return true;
@@ -162,7 +162,7 @@ static int read_records(struct view *v, struct failure *why)
     }
     size_t bytes = (size_t)record_at(h->words.high);
     if (bytes > FILE_BYTES) {
-        if (!make_room(fs, (size_t)h->words.high + 1)) {
+        if (!snib__file_make_room(fs, (size_t)h->words.high + 1)) {
             return snib__file_fail(why, SNIB_ENOMEM, ENOMEM, "out of memory");
         }
         v->records = fs->records + 1;
@@ -250,7 +250,7 @@ static void note_permits(struct view *v)
 int snib__file_reload(struct view *v, struct failure *why)
 {
     struct file_session *fs = v->file->session;
-    if (!make_room(fs, FILE_BYTES / sizeof(struct record))) {
+    if (!snib__file_make_room(fs, FILE_BYTES / sizeof(struct record))) {
         return snib__file_fail(why, SNIB_ENOMEM, ENOMEM, "out of memory");
     }
     v->records = fs->records + 1;
@@ -420,7 +420,7 @@ uint32_t snib__file_record_take(struct view *v, struct failure *why)
         }
     }
     for (uint32_t i = words->high; i < RECORDS_MAX; i++) {
-        if (!make_room(fs, (size_t)i + 2)) {
+        if (!snib__file_make_room(fs, (size_t)i + 2)) {
             break;
         }
         v->records = fs->records + 1;

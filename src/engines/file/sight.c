@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A look at a lock file from outside.
+ *
+ * Through a descriptor of its own, so that the kernel shows the locks of our own session like
+ * those of everybody else. Records are shown only if the lock behind them is there: a shared or
+ * counted holder and a waiter by its alive byte, an exclusive holder by the length of its slot
+ * lock, which must be the one its record claims. Between locking and writing there is a moment
+ * when a holder has no record; then we look again a few times, and if it stays so, the process
+ * number from the kernel is all that is said.
+ *
+ * The gate is read-locked meanwhile if it can be had, so that nobody is seen twice or not at all.
+ */
+#include "engines/file/file.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GATE_TRIES 30
+#define SLOT_TRIES 10
+#define NAP_NS 50000L
+
+static void nap(int i)
+{
+    if (i < 5) {
+        sched_yield();
+    } else {
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    }
+}
+
+static ssize_t read_all(int fd, void *bytes, size_t size, off_t at)
+{
+    ssize_t n;
+    do {
+        n = pread(fd, bytes, size, at);
+    } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+static void look_at_slot(struct sight *s, int fd)
+{
+    for (int i = 0; i < SLOT_TRIES; i++) {
+        s->exclusive = false;
+        if (!snib__file_blocked(fd, F_WRLCK, SLOT_AT, 1, &s->slot) || s->slot.l_type == F_RDLCK) {
+            return;
+        }
+        struct record holder;
+        if (read_all(fd, &holder, sizeof holder, record_at(0)) == (ssize_t)sizeof holder &&
+            snib__file_proved(&holder, &s->slot)) {
+            s->holder = holder;
+            s->exclusive = true;
+            return;
+        }
+        nap(i);
+    }
+    struct slot_owner o = slot_owner_of(s->slot.l_len);
+    s->exclusive = o.pid != 0;
+    s->holder = (struct record){.pid = o.pid, .mode = SNIB_EXCLUSIVE};
+    snprintf(s->holder.who, sizeof s->holder.who, "pid %u", o.pid);
+}
+
+static bool lives(int fd, uint32_t index)
+{
+    struct flock found;
+    return snib__file_blocked(fd, F_WRLCK, ALIVE_AT + (off_t)index, 1, &found);
+}
+
+/* Holders before waiters, waiters by ticket. */
+static int in_order(const void *a, const void *b)
+{
+    const struct record *x = a;
+    const struct record *y = b;
+    bool x_holds = x->state == RECORD_HOLDING;
+    bool y_holds = y->state == RECORD_HOLDING;
+    if (x_holds != y_holds) {
+        return x_holds ? -1 : 1;
+    }
+    uint64_t x_key = x_holds ? (uint64_t)x->since_ms : x->ticket;
+    uint64_t y_key = y_holds ? (uint64_t)y->since_ms : y->ticket;
+    return x_key < y_key ? -1 : x_key > y_key;
+}
+
+static int look_at_records(struct sight *s, int fd, struct failure *why)
+{
+    uint32_t high = s->header.words.high;
+    if (high < 2 || high > RECORDS_MAX) {
+        return 0;
+    }
+    s->records = malloc(high * sizeof *s->records);
+    if (!s->records) {
+        return snib__file_fail(why, SNIB_ENOMEM, ENOMEM, "out of memory");
+    }
+    ssize_t n = read_all(fd, s->records, high * sizeof *s->records, record_at(0));
+    uint32_t there = n < 0 ? 0 : (uint32_t)((size_t)n / sizeof *s->records);
+    for (uint32_t i = 1; i < there; i++) {
+        struct record *r = &s->records[i];
+        if (r->state == RECORD_FREE || !lives(fd, i)) {
+            continue;
+        }
+        r->who[sizeof r->who - 1] = r->label[sizeof r->label - 1] = '\0';
+        s->holders += r->state == RECORD_HOLDING ? 1 : 0;
+        s->records[s->count++] = *r;
+    }
+    qsort(s->records, s->count, sizeof *s->records, in_order);
+    return 0;
+}
+
+int snib__file_sight(struct sight *s, struct file_session *fs, const char *file_name,
+                     struct failure *why)
+{
+    struct stat st;
+    memset(s, 0, sizeof *s);
+    s->slot.l_type = F_UNLCK;
+    int fd = snib__file_open_at(fs, file_name, O_RDONLY, &st, why);
+    if (fd < 0) {
+        return why->sys == ENOENT ? 1 : fd;
+    }
+    for (int i = 0; i < GATE_TRIES; i++) {
+        if (snib__file_lock(fd, F_RDLCK, GATE_AT, 1) != EAGAIN) {
+            break;
+        }
+        nap(i);
+    }
+    int rc = 0;
+    struct header none = {.version = 0};
+    ssize_t n = read_all(fd, &s->header, sizeof s->header, 0);
+    if (n == (ssize_t)sizeof s->header &&
+        memcmp(s->header.magic, FILE_MAGIC, sizeof s->header.magic) == 0) {
+        look_at_slot(s, fd);
+        rc = look_at_records(s, fd, why);
+    } else if (n < 0 || memcmp(&s->header, &none, sizeof none) != 0) {
+        rc = snib__file_fail(why, SNIB_EUNSAFE, 0, "%.100s/%.180s is not a lock file of snib",
+                             fs->path, file_name);
+    }
+    close(fd); /* and with it the gate */
+    s->holder.who[sizeof s->holder.who - 1] = s->holder.label[sizeof s->holder.label - 1] = '\0';
+    return rc;
+}
+
+void snib__file_sight_end(struct sight *s)
+{
+    free(s->records);
+    s->records = NULL;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_NET_BUFFER_H
+#define SNIB_NET_BUFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Bytes on their way out: appended at the end, taken from the front. Zeroed is empty. */
+struct snib__buffer {
+    char *bytes;
+    size_t from, to, room;
+};
+
+static inline size_t snib__buffer_left(const struct snib__buffer *b)
+{
+    return b->to - b->from;
+}
+
+bool snib__buffer_add(struct snib__buffer *, const void *bytes, size_t size); /* false: no memory */
+void snib__buffer_take(struct snib__buffer *, size_t size);
+void snib__buffer_free(struct snib__buffer *); /* and wipe: passwords went through it */
+
+#endif

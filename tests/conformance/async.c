@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Acquires without waiting: thousands pending, no thread for each, one answer for each.
+ */
+#include "crowd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { PENDING = 1000, MANY_NAMES = 100 };
+
+/* ---- Thousands pending ------------------------------------------------------------------ */
+
+static void must_be_granted_in_order(const struct crowd *crowd)
+{
+    for (int i = 1; i < crowd->count; i++) {
+        CHECK_UINT(atomic_load(&crowd->members[i].token), >,
+                   atomic_load(&crowd->members[i - 1].token));
+    }
+}
+
+/* Another process holds the name; all wait; then each gets it once. */
+static void wait_on_one_name(bool events)
+{
+    struct actor *holder = actors_new(1);
+    snib_options forever = SNIB_OPTIONS;
+    actor_prepare(holder, "report", "holder");
+    actor_spawn(holder);
+    actor_go_and_hold(holder);
+    int threads = check_thread_count();
+    struct crowd *crowd = crowd_new(PENDING, events);
+    for (int i = 0; i < PENDING; i++) {
+        crowd_submit(crowd, i, "report", &forever);
+    }
+    CHECK_INT(check_thread_count(), <=, threads + (events ? 1 : 2));
+    CHECK_INT(atomic_load(&crowd->answered), ==, 0);
+    actor_let_go(holder);
+    crowd_await(crowd, PENDING);
+    CHECK_INT(check_thread_count(), <=, threads + (events ? 1 : 2));
+    CHECK_INT(crowd_count(crowd, SNIB_OK), ==, PENDING);
+    if (with_fairness()) {
+        must_be_granted_in_order(crowd);
+    }
+    must_be_free(crowd->client, "report");
+    crowd_end(crowd);
+    actor_join(holder);
+}
+
+TEST_LIMIT(a_thousand_waits_on_one_name_need_no_thread_each, 60)
+{
+    wait_on_one_name(false);
+}
+
+TEST_LIMIT(a_thousand_waits_on_one_name_are_served_in_dispatch, 60)
+{
+    wait_on_one_name(true);
+}
+
+static void name_of(char *name, size_t size, int index)
+{
+    snprintf(name, size, "report %d", index % MANY_NAMES);
+}
+
+static void wait_on_many_names(bool events)
+{
+    snib_lease *held[MANY_NAMES];
+    snib_options forever = SNIB_OPTIONS;
+    char name[24];
+    int threads = check_thread_count();
+    struct crowd *crowd = crowd_new(PENDING, events);
+    snib *holder = client_here();
+    for (int i = 0; i < MANY_NAMES; i++) {
+        name_of(name, sizeof name, i);
+        held[i] = take(holder, name, NULL);
+    }
+    for (int i = 0; i < PENDING; i++) {
+        name_of(name, sizeof name, i);
+        crowd_submit(crowd, i, name, &forever);
+    }
+    CHECK_INT(check_thread_count(), <=, threads + 2 * (events ? 1 : 2));
+    CHECK_INT(atomic_load(&crowd->answered), ==, 0);
+    for (int i = MANY_NAMES - 1; i >= 0; i--) {
+        give(&held[i]);
+    }
+    crowd_await(crowd, PENDING);
+    CHECK_INT(crowd_count(crowd, SNIB_OK), ==, PENDING);
+    for (int i = 0; i < MANY_NAMES; i++) {
+        name_of(name, sizeof name, i);
+        must_be_free(holder, name);
+    }
+    crowd_end(crowd);
+    snib_close(holder);
+}
+
+TEST_LIMIT(a_thousand_waits_on_a_hundred_names_need_no_thread_each, 60)
+{
+    wait_on_many_names(false);
+}
+
+TEST_LIMIT(a_thousand_waits_on_a_hundred_names_are_served_in_dispatch, 60)
+{
+    wait_on_many_names(true);
+}
+
+/* ---- One at a time ---------------------------------------------------------------------- */
+
+TEST(callbacks_run_only_inside_dispatch_once_events_was_called)
+{
+    enum { FREE_NAMES = 5 };
+    char name[24];
+    snib_options forever = SNIB_OPTIONS;
+    int threads = check_thread_count();
+    struct crowd *crowd = crowd_new(FREE_NAMES, true);
+    CHECK(!readable(crowd->fd, 0));
+    CHECK_INT(snib_dispatch(crowd->client, 0), ==, 0);
+    for (int i = 0; i < FREE_NAMES; i++) {
+        name_of(name, sizeof name, i);
+        crowd_submit(crowd, i, name, &forever);
+    }
+    CHECK(readable(crowd->fd, PATIENCE_MS));
+    CHECK_INT(atomic_load(&crowd->answered), ==, 0);
+    CHECK_INT(check_thread_count(), <=, threads + 1);
+    while (atomic_load(&crowd->answered) < FREE_NAMES) {
+        int before = atomic_load(&crowd->answered);
+        CHECK(readable(crowd->fd, PATIENCE_MS));
+        int ran = snib_dispatch(crowd->client, 2);
+        CHECK_INT(ran, >=, 0);
+        CHECK_INT(ran, <=, 2);
+        CHECK_INT(atomic_load(&crowd->answered), ==, before + ran);
+    }
+    CHECK_INT(snib_dispatch(crowd->client, 0), ==, 0);
+    CHECK(!readable(crowd->fd, 0));
+    CHECK_INT(crowd_count(crowd, SNIB_OK), ==, FREE_NAMES);
+    crowd_end(crowd);
+}
+
+TEST(an_asynchronous_try_is_refused_in_its_callback)
+{
+    snib *holder = client_here();
+    snib_lease *lease = take(holder, "report", NULL);
+    struct crowd *crowd = crowd_new(3, false);
+    snib_options at_once = trying(SNIB_EXCLUSIVE);
+    for (int i = 0; i < 3; i++) {
+        crowd_submit(crowd, i, "report", &at_once);
+    }
+    crowd_await(crowd, 3);
+    CHECK_INT(crowd_count(crowd, SNIB_EBUSY), ==, 3);
+    crowd_end(crowd);
+    CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK);
+    give(&lease);
+    snib_close(holder);
+}
+
+TEST(asynchronous_waits_end_at_their_deadlines)
+{
+    enum { WAITS = 20 };
+    snib *holder = client_here();
+    snib_lease *lease = take(holder, "report", NULL);
+    struct crowd *crowd = crowd_new(WAITS, true);
+    int64_t start = check_now_ns();
+    for (int i = 0; i < WAITS; i++) { /* the last to come has the least patience */
+        snib_options options = SNIB_OPTIONS;
+        options.wait_ms = 100 + 10 * (WAITS - 1 - i);
+        crowd_submit(crowd, i, "report", &options);
+    }
+    crowd_await(crowd, 1);
+    CHECK_INT(elapsed_ms(start), >=, 100);
+    crowd_await(crowd, WAITS);
+    CHECK_INT(elapsed_ms(start), >=, 100 + 10 * (WAITS - 1));
+    CHECK_INT(crowd_count(crowd, SNIB_EBUSY), ==, WAITS);
+    give(&lease);
+    must_be_free(holder, "report");
+    crowd_end(crowd);
+    snib_close(holder);
+}
+
+TEST(a_refused_start_never_calls_back)
+{
+    snib *client = client_here();
+    snib_options bad = SNIB_OPTIONS;
+    snib_ticket ticket = 7;
+    snib_error error = {0};
+    int fd;
+    CHECK_OK(snib_events(client, &fd, &error), error.message);
+    bad.mode = 99;
+    /* A `done` of NULL would be called if anything were. */
+    CHECK_INT(snib_acquire_async(&ticket, client, "report", &bad, NULL, NULL, &error), ==,
+              SNIB_EINVAL);
+    CHECK_INT(error.code, ==, SNIB_EINVAL);
+    CHECK_INT(snib_acquire_async(&ticket, client, "", NULL, NULL, NULL, &error), ==, SNIB_EINVAL);
+    CHECK_INT(snib_dispatch(client, 0), ==, 0);
+    must_be_free(client, "report");
+    snib_close(client);
+}
+
+static int compare_tickets(const void *a, const void *b)
+{
+    snib_ticket left = *(const snib_ticket *)a;
+    snib_ticket right = *(const snib_ticket *)b;
+    return left < right ? -1 : left > right;
+}
+
+TEST(no_ticket_is_given_twice)
+{
+    enum { TICKETS = 300 };
+    static snib_ticket tickets[TICKETS];
+    struct crowd *crowd = crowd_new(TICKETS, false);
+    snib_options options = SNIB_OPTIONS;
+    for (int i = 0; i < TICKETS; i++) {
+        crowd_submit(crowd, i, "report", &options);
+        tickets[i] = crowd->members[i].ticket;
+        if (i % 3 == 0) {
+            crowd_await(crowd, i + 1); /* so that its slot could be used again */
+        }
+    }
+    crowd_await(crowd, TICKETS);
+    qsort(tickets, TICKETS, sizeof tickets[0], compare_tickets);
+    for (int i = 1; i < TICKETS; i++) {
+        CHECK_UINT(tickets[i], >, tickets[i - 1]);
+    }
+    crowd_end(crowd);
+}
+
+/* ---- What a callback may do ------------------------------------------------------------- */
+
+struct chain {
+    snib *client;
+    int left;
+    struct check_flag end;
+};
+
+static void chain_on(snib_lease *lease, const snib_error *err, void *arg)
+{
+    struct chain *chain = arg;
+    (void)err;
+    CHECK(lease != NULL);
+    snib_lease *other = take(chain->client, "other", NULL); /* even one that could wait */
+    give(&other);
+    struct sights sights;
+    look(chain->client, "report", &sights);
+    CHECK_UINT(sights.count, ==, 1);
+    if (--chain->left > 0) {
+        snib_ticket ticket;
+        CHECK_INT(snib_acquire_async(&ticket, chain->client, "report", NULL, chain_on, chain, NULL),
+                  ==, SNIB_OK);
+    } else {
+        check_flag_set(&chain->end);
+    }
+    give(&lease);
+}
+
+TEST(a_callback_may_acquire_release_and_look)
+{
+    static struct chain chain = {.left = 20};
+    snib_ticket ticket;
+    snib_error error = {0};
+    chain.client = client_here();
+    CHECK_OK(snib_acquire_async(&ticket, chain.client, "report", NULL, chain_on, &chain, &error),
+             error.message);
+    check_flag_wait(&chain.end, PATIENCE_MS);
+    snib_close(chain.client);
+}
+
+static void keep_lease(snib_lease *lease, const snib_error *err, void *arg)
+{
+    (void)err;
+    *(snib_lease **)arg = lease;
+}
+
+TEST(an_asynchronous_lease_is_the_callers_and_its_events_carry_the_ticket)
+{
+    static struct diary diary;
+    snib_lease *lease = NULL;
+    snib_ticket ticket = 0;
+    snib_error error = {0};
+    int fd;
+    snib *holder = client_here();
+    snib *client = client_here();
+    snib_options options = SNIB_OPTIONS;
+    options.on_event = diary_note;
+    options.arg = &diary;
+    CHECK_OK(snib_events(client, &fd, &error), error.message);
+    snib_lease *first = take(holder, "report", NULL);
+    CHECK_OK(snib_acquire_async(&ticket, client, "report", &options, keep_lease, &lease, &error),
+             error.message);
+    while (diary_find(&diary, SNIB_WAITING) == NULL) {
+        CHECK(readable(fd, PATIENCE_MS));
+        snib_dispatch(client, 1);
+    }
+    CHECK_UINT(diary_find(&diary, SNIB_WAITING)->ticket, ==, ticket);
+    CHECK(!diary_find(&diary, SNIB_WAITING)->has_lease);
+    give(&first);
+    while (lease == NULL) {
+        CHECK(readable(fd, PATIENCE_MS));
+        snib_dispatch(client, 0);
+    }
+    must_be_held(holder, "report");
+    CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK);
+    give(&lease);
+    must_be_free(holder, "report");
+    snib_close(client);
+    snib_close(holder);
+}
