@@ -78,6 +78,10 @@ int snib__options_read(snib_options *out, const snib *client, const snib_options
 {
     static const snib_options normal = SNIB_OPTIONS;
     if (!in) {
+        if (client->normal.size) { /* checked when it was opened */
+            *out = client->normal;
+            return SNIB_OK;
+        }
         in = &normal;
     }
     if (in->size < sizeof *in) {
@@ -259,7 +263,7 @@ static bool reenter(struct snib__request *r)
         code = snib__fail(r->err, SNIB_ELOST, 0, "%s: less than %lld ms of the owner's '%s' is left",
                           scheme, (long long)r->options.min_left_ms, r->place->name);
     } else {
-        r->lease = snib__lease_add(h, r);
+        r->lease = snib__lease_add(h, &r->options, r->ticket);
         code = r->lease ? SNIB_OK : snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
     }
     snib__request_finish(r, code);
@@ -320,6 +324,38 @@ static int check(snib *client, const char *name, const snib_options *in, snib_op
     return rc;
 }
 
+static int acquire(snib_lease **out, snib *client, const char *name, const snib_options *options,
+                   snib_error *err)
+{
+    struct snib__waiter waiter;
+    struct snib__request r;
+    memset(&r, 0, offsetof(struct snib__request, rival));
+    r.client = client;
+    r.name = name;
+    r.options = *options;
+    r.rival.known = false;
+    r.rival.who[0] = '\0';
+    r.err = err;
+    r.lease = NULL;
+    r.done = NULL;
+    r.waiter = &waiter;
+    snib__waiter_init(&waiter);
+    int rc = client->closing ? snib__fail(err, SNIB_ESTATE, 0, "the client is closed") : start(&r);
+    if (rc == 0) {
+        if (!r.finished) {
+            snib__settle(client);
+        }
+        snib__wait(client, &waiter);
+        if (options->on_event) {
+            snib__calls_wait(client, &r);
+        }
+        rc = r.code;
+        *out = r.lease;
+    }
+    snib__waiter_end(&waiter);
+    return rc;
+}
+
 int snib_acquire(snib_lease **out, snib *client, const char *name, const snib_options *options,
                  snib_error *err)
 {
@@ -327,36 +363,19 @@ int snib_acquire(snib_lease **out, snib *client, const char *name, const snib_op
         return snib__fail(err, SNIB_EINVAL, 0, "nowhere to put the lease");
     }
     *out = NULL;
-    struct snib__waiter waiter;
-    struct snib__request r;
-    memset(&r, 0, offsetof(struct snib__request, rival));
-    r.rival.known = false;
-    r.rival.who[0] = '\0';
-    int rc = check(client, name, options, &r.options, err);
+    snib_options checked;
+    int rc = check(client, name, options, &checked, err);
     if (rc < 0) {
         return rc;
     }
-    r.client = client;
-    r.name = name;
-    r.err = err;
-    r.lease = NULL;
-    r.done = NULL;
-    r.waiter = &waiter;
-    snib__waiter_init(&waiter);
-
     snib__enter(client);
-    rc = client->closing ? snib__fail(err, SNIB_ESTATE, 0, "the client is closed") : start(&r);
-    if (rc == 0) {
-        if (!r.finished) {
-            snib__settle(client);
-        }
-        snib__wait(client, &waiter);
-        snib__calls_wait(client, &r);
-        rc = r.code;
-        *out = r.lease;
+    if (checked.owner) {
+        *out = snib__lease_again(client, name, &checked);
+    }
+    if (!*out) {
+        rc = acquire(out, client, name, &checked, err);
     }
     snib__leave(client);
-    snib__waiter_end(&waiter);
     return rc;
 }
 

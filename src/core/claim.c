@@ -292,7 +292,7 @@ static void own(struct snib__hold *h)
 {
     struct snib__request *r = h->request;
     snib *client = h->client;
-    r->lease = snib__lease_add(h, r);
+    r->lease = snib__lease_add(h, &r->options, r->ticket);
     if (!r->lease) {
         snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
         snib__request_finish(r, SNIB_ENOMEM);
@@ -312,6 +312,10 @@ static void on_grant(struct snib__hold *h, const struct snib__result *result)
     h->since = result->since;
     if (result->left_ms >= 0) {
         h->span_ns = result->left_ms * SNIB__MS - snib__drift_ns(result->left_ms * SNIB__MS);
+    }
+    if (h->span_ns == SNIB__NEVER && h->max_hold_ns == SNIB__NEVER) {
+        own(h);
+        return;
     }
     h->granted = snib__now();
     int64_t left_ns = snib__lease_left_ns(h, h->granted);

@@ -85,6 +85,8 @@ static void free_client(snib *client)
         close(client->event_fd);
     }
     free(client->spare);
+    free(client->spare_place);
+    free(client->spare_lease);
     free(client->timers.heap);
     free(client->session.state);
     free(client->values);
@@ -185,7 +187,7 @@ static int open_session(snib *client, const struct snib__engine *engine, snib_er
         return rc;
     }
     client->opened = true;
-    return SNIB_OK;
+    return snib__options_read(&client->normal, client, NULL, err);
 }
 
 int snib__open_engine(snib **out, const struct snib__engine *engine, const char *url, bool manual,

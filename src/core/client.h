@@ -149,7 +149,7 @@ struct snib__place {
     unsigned asking;         /* of holds, not yet granted and with a place in line */
     int asking_mode;
     bool line_held; /* nobody goes for the moment */
-    char name[];
+    char name[SNIB__NAME_MAX + 1];
 };
 
 /* ---- Hold ------------------------------------------------------------------------------- */
@@ -255,7 +255,10 @@ struct snib {
     struct snib__timers timers;
     unsigned holds;       /* known to the engine */
     unsigned outstanding; /* of them, those that wait for an answer, and open queries */
-    struct snib__hold *spare; /* one kept for the next acquire */
+    struct snib__hold *spare; /* one of each kept for the next acquire */
+    struct snib__place *spare_place;
+    snib_lease *spare_lease;
+    snib_options normal; /* SNIB_OPTIONS, checked */
 
     bool driving;   /* a thread is in engine->drive */
     bool submitted; /* something new went to the engine since the driver last looked */
@@ -319,7 +322,8 @@ void snib__do(struct snib__hold *, unsigned what); /* put on the agenda */
 void snib__hold_end(struct snib__hold *);          /* RELEASED; the memory may be gone after */
 
 /* lease.c */
-snib_lease *snib__lease_add(struct snib__hold *, const struct snib__request *);
+snib_lease *snib__lease_add(struct snib__hold *, const snib_options *, snib_ticket);
+snib_lease *snib__lease_again(snib *client, const char *name, const snib_options *);
 struct snib__hold *snib__lease_reenter(struct snib__place *, const snib_options *, bool *clash);
 void snib__lease_begin(struct snib__hold *);
 void snib__lease_tick(struct snib__hold *, struct snib__instant now);

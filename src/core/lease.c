@@ -57,6 +57,12 @@ int64_t snib__lease_left_ns(const struct snib__hold *h, struct snib__instant now
     return least(lease, hold_left_ns(h, now));
 }
 
+/* Does the clock matter to it? Without a lease and a maximum hold it is not even read. */
+static bool timed(const struct snib__hold *h)
+{
+    return h->span_ns != SNIB__NEVER || h->max_hold_ns != SNIB__NEVER;
+}
+
 /* ---- Telling ---------------------------------------------------------------------------- */
 
 static int public_state(const struct snib__hold *h)
@@ -113,6 +119,10 @@ void snib__lease_answer(struct snib__hold *h, int code)
 
 void snib__lease_lose(struct snib__hold *h, const char *why)
 {
+    if (h->todo & SNIB__DO_RENEW) { /* not sent yet, and no longer wanted */
+        h->todo &= ~(unsigned)SNIB__DO_RENEW;
+        h->renewing = false;
+    }
     snib__move(h, SNIB__LOST);
     snib__timer_clear(&h->client->timers, &h->timer);
     tell_all(h, why);
@@ -241,7 +251,7 @@ void snib__lease_begin(struct snib__hold *h)
 {
     h->renew_tried = h->since;
     snib__move(h, SNIB__HELD);
-    if (h->span_ns != SNIB__NEVER || h->max_hold_ns != SNIB__NEVER) {
+    if (timed(h)) {
         schedule(h, h->granted);
     }
 }
@@ -301,10 +311,10 @@ void snib__lease_renewed(struct snib__hold *h, const struct snib__result *result
 
 /* ---- Handles ---------------------------------------------------------------------------- */
 
-snib_lease *snib__lease_add(struct snib__hold *h, const struct snib__request *r)
+snib_lease *snib__lease_add(struct snib__hold *h, const snib_options *o, snib_ticket ticket)
 {
     struct snib__call *calls = NULL;
-    if (r->options.on_event) {
+    if (o->on_event) {
         calls = calloc(3, sizeof *calls);
         if (!calls) {
             return NULL;
@@ -313,7 +323,11 @@ snib_lease *snib__lease_add(struct snib__hold *h, const struct snib__request *r)
             snib__ring(&calls[i].link);
         }
     }
-    snib_lease *lease = h->first_used ? malloc(sizeof *lease) : &h->first;
+    snib_lease *lease = &h->first;
+    if (h->first_used) {
+        lease = h->client->spare_lease ? h->client->spare_lease : malloc(sizeof *lease);
+        h->client->spare_lease = NULL;
+    }
     if (!lease) {
         free(calls);
         return NULL;
@@ -321,16 +335,25 @@ snib_lease *snib__lease_add(struct snib__hold *h, const struct snib__request *r)
     h->first_used = true;
     *lease = (snib_lease){
         .hold = h,
-        .on_event = r->options.on_event,
-        .arg = r->options.arg,
-        .ticket = r->ticket,
-        .flags = r->options.flags,
+        .on_event = o->on_event,
+        .arg = o->arg,
+        .ticket = ticket,
+        .flags = o->flags,
         .fd = -1,
         .calls = calls,
     };
     snib__link_last(&h->leases, &lease->link);
     h->lease_count++;
     return lease;
+}
+
+snib_lease *snib__lease_again(snib *client, const char *name, const snib_options *o)
+{
+    struct snib__place *place = snib__place_find(client, name);
+    bool clash = false;
+    struct snib__hold *h = place ? snib__lease_reenter(place, o, &clash) : NULL;
+    bool plain = h && !clash && h->stage == SNIB__HELD && !o->min_left_ms;
+    return plain ? snib__lease_add(h, o, 0) : NULL;
 }
 
 struct snib__hold *snib__lease_reenter(struct snib__place *place, const snib_options *o,
@@ -341,7 +364,7 @@ struct snib__hold *snib__lease_reenter(struct snib__place *place, const snib_opt
         if (h->owner != o->owner || h->lease_count == 0) {
             continue;
         }
-        if (h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) {
+        if (timed(h)) {
             snib__lease_tick(h, snib__now());
         }
         *clash = h->claim.mode == SNIB_COUNTED
@@ -366,7 +389,7 @@ void snib__lease_admit_owner(struct snib__hold *h)
         if (r->options.owner == h->owner &&
             (r->options.mode == h->claim.mode || h->claim.mode == SNIB_EXCLUSIVE) &&
             r->options.mode != SNIB_COUNTED) {
-            r->lease = snib__lease_add(h, r);
+            r->lease = snib__lease_add(h, &r->options, r->ticket);
             if (r->lease) {
                 snib__request_finish(r, SNIB_OK);
             }
@@ -383,7 +406,8 @@ static void free_lease(snib_lease *lease)
     }
     free(lease->calls);
     if (lease != &lease->hold->first) {
-        free(lease);
+        free(lease->hold->client->spare_lease);
+        lease->hold->client->spare_lease = lease;
     }
 }
 
@@ -432,7 +456,7 @@ int snib_release(snib_lease **where, snib_error *err)
     atomic_fetch_add(&client->refs, 1);
     snib__calls_forget(lease);
     snib__unlink(&lease->link); /* hears no more, also not of what comes now */
-    if (h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) {
+    if ((h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) && timed(h)) {
         over(h, snib__now());
     }
     strcpy(name, h->place->name);
@@ -467,8 +491,7 @@ static snib *look(const snib_lease *lease)
         return NULL;
     }
     snib__enter(h->client);
-    if ((h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) &&
-        (h->span_ns != SNIB__NEVER || h->max_hold_ns != SNIB__NEVER)) {
+    if ((h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) && timed(h)) {
         struct snib__instant now = snib__now();
         if (!over(h, now)) {
             doubt(h, now);

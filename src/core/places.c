@@ -71,13 +71,14 @@ struct snib__place *snib__place_get(snib *client, const char *name)
     if (client->place_count >= client->bucket_count && !grow(client)) {
         return NULL;
     }
-    size_t size = strlen(name) + 1;
-    p = malloc(sizeof *p + size);
+    p = client->spare_place ? client->spare_place : malloc(sizeof *p);
     if (!p) {
         return NULL;
     }
-    *p = (struct snib__place){.hash = hash};
-    memcpy(p->name, name, size);
+    client->spare_place = NULL;
+    memset(p, 0, offsetof(struct snib__place, name));
+    p->hash = hash;
+    strcpy(p->name, name); /* checked: at most SNIB__NAME_MAX */
     snib__ring(&p->line);
     snib__ring(&p->holds);
     struct snib__place **bucket = &client->buckets[hash & (client->bucket_count - 1)];
@@ -98,7 +99,8 @@ void snib__place_put(snib *client, struct snib__place *place)
     }
     *at = place->next;
     client->place_count--;
-    free(place);
+    free(client->spare_place);
+    client->spare_place = place;
 }
 
 static bool may_go(const struct snib__place *place, const struct snib__request *r)

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static _Atomic pid_t *page;
+_Atomic pid_t *snib__pid_page;
 static void (*random_source)(void *, size_t);
 
 static void make_page(void)
@@ -37,19 +37,15 @@ static void make_page(void)
         munmap(p, (size_t)size);
         return;
     }
-    page = p;
+    snib__pid_page = p;
 }
 
-pid_t snib__pid(void)
+pid_t snib__pid_ask(void)
 {
+    pid_t pid = getpid();
     pthread_once(&once, make_page);
-    if (!page) {
-        return getpid();
-    }
-    pid_t pid = atomic_load_explicit(page, memory_order_relaxed);
-    if (pid == 0) {
-        pid = getpid();
-        atomic_store_explicit(page, pid, memory_order_relaxed);
+    if (snib__pid_page) {
+        atomic_store_explicit(snib__pid_page, pid, memory_order_relaxed);
     }
     return pid;
 }
