@@ -185,7 +185,6 @@ void snib__request_finish(struct snib__request *r, int code)
         }
     } else {
         snib__place_admit(client, place);
-        snib__place_put(client, place);
     }
     if (r->done) {
         snib__unlink(&r->in_client);
@@ -238,8 +237,7 @@ void snib__request_news(struct snib__request *r, const struct snib__result *resu
     }
 }
 
-/* By owner, without a word to the engine. True: answered. */
-static bool reenter(struct snib__request *r)
+bool snib__request_reenter(struct snib__request *r)
 {
     bool clash = false;
     struct snib__hold *h = snib__lease_reenter(r->place, &r->options, &clash);
@@ -280,7 +278,7 @@ static int start(struct snib__request *r)
     client->used = true;
     snib__ring(&r->link);
     snib__ring(&r->news.link);
-    if (r->options.owner && reenter(r)) {
+    if (r->options.owner && snib__request_reenter(r)) {
         return SNIB_OK;
     }
     if (r->options.wait_ms > 0) {

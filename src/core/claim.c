@@ -320,8 +320,9 @@ static void on_grant(struct snib__hold *h, const struct snib__result *result)
     h->granted = snib__now();
     int64_t left_ns = snib__lease_left_ns(h, h->granted);
     int64_t wanted_ns = r->options.min_left_ms * SNIB__MS;
-    int64_t third_ns = h->span_ns == SNIB__NEVER ? 0 : h->claim.ttl_ms * SNIB__MS / 3;
-    if (left_ns >= third_ns && (left_ns > wanted_ns || !wanted_ns)) {
+    bool fresh = h->span_ns == SNIB__NEVER || h->span_ns - snib__elapsed_ns(h->since, h->granted) >=
+                                                  h->claim.ttl_ms * SNIB__MS / 3;
+    if (fresh && (left_ns > wanted_ns || !wanted_ns)) {
         own(h);
     } else if (h->span_ns == SNIB__NEVER) {
         give_back(h, left_ns); /* max_hold is shorter than min_left: refused earlier */

@@ -85,7 +85,6 @@ static void free_client(snib *client)
         close(client->event_fd);
     }
     free(client->spare);
-    free(client->spare_place);
     free(client->spare_lease);
     free(client->timers.heap);
     free(client->session.state);

@@ -139,7 +139,8 @@ struct snib__request {
 
 /* ---- Place ------------------------------------------------------------------------------ */
 
-/* A name as this client uses it. Exists while anything is in line or at the engine. */
+/* A name as this client uses it. Exists while anything is in line or at the engine, and the one
+ * used last a little longer. */
 struct snib__place {
     struct snib__place *next; /* in the bucket */
     uint64_t hash;
@@ -149,7 +150,7 @@ struct snib__place {
     unsigned asking;         /* of holds, not yet granted and with a place in line */
     int asking_mode;
     bool line_held; /* nobody goes for the moment */
-    char name[SNIB__NAME_MAX + 1];
+    char name[];
 };
 
 /* ---- Hold ------------------------------------------------------------------------------- */
@@ -255,9 +256,9 @@ struct snib {
     struct snib__timers timers;
     unsigned holds;       /* known to the engine */
     unsigned outstanding; /* of them, those that wait for an answer, and open queries */
-    struct snib__hold *spare; /* one of each kept for the next acquire */
-    struct snib__place *spare_place;
+    struct snib__hold *spare; /* one kept for the next acquire */
     snib_lease *spare_lease;
+    struct snib__place *last_place; /* may be unused */
     snib_options normal; /* SNIB_OPTIONS, checked */
 
     bool driving;   /* a thread is in engine->drive */
@@ -299,8 +300,8 @@ void snib__close_check(snib *client); /* has everything left that snib_close wai
 /* places.c */
 struct snib__place *snib__place_get(snib *client, const char *name);
 struct snib__place *snib__place_find(snib *client, const char *name);
-void snib__place_put(snib *client, struct snib__place *place);   /* free it if nothing is left */
-void snib__place_admit(snib *client, struct snib__place *place); /* send on who may go */
+void snib__place_put(snib *client, struct snib__place *place);   /* perhaps nothing is left */
+void snib__place_admit(snib *client, struct snib__place *place); /* send on who may go; put */
 void snib__places_free(snib *client);
 
 /* acquire.c */
@@ -308,6 +309,7 @@ int snib__options_read(snib_options *out, const snib *client, const snib_options
                        snib_error *err);
 void snib__request_finish(struct snib__request *, int code); /* answers it, once */
 void snib__request_again(struct snib__request *);            /* with a new claim */
+bool snib__request_reenter(struct snib__request *); /* by owner, without the engine: answered? */
 void snib__request_news(struct snib__request *, const struct snib__result *);
 int64_t snib__request_left_ns(const struct snib__request *, struct snib__instant now);
 void snib__requests_cancel(snib *client);

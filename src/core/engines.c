@@ -21,6 +21,7 @@
 #endif
 
 extern const struct snib__engine snib__engine_file;
+extern const struct snib__engine snib__engine_redis;
 
 struct row {
     const char *scheme;
@@ -33,6 +34,8 @@ struct row {
 
 static const struct row rows[] = {
     {.scheme = "file", .built_in = &snib__engine_file, .package = "libsnib0"},
+    {.scheme = "redis", .built_in = &snib__engine_redis, .package = "libsnib0"},
+    {.scheme = "unix", .built_in = &snib__engine_redis, .package = "libsnib0"},
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])

@@ -359,6 +359,7 @@ snib_lease *snib__lease_again(snib *client, const char *name, const snib_options
 struct snib__hold *snib__lease_reenter(struct snib__place *place, const snib_options *o,
                                        bool *clash)
 {
+    struct snib__hold *lost = NULL;
     for (struct snib__link *l = place->holds.after; l != &place->holds; l = l->after) {
         struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_place);
         if (h->owner != o->owner || h->lease_count == 0) {
@@ -367,13 +368,17 @@ struct snib__hold *snib__lease_reenter(struct snib__place *place, const snib_opt
         if (timed(h)) {
             snib__lease_tick(h, snib__now());
         }
+        if (h->stage != SNIB__HELD && h->stage != SNIB__DOUBTFUL) {
+            lost = lost ? lost : h; /* there may be another, granted since */
+            continue;
+        }
         *clash = h->claim.mode == SNIB_COUNTED
                      ? o->mode != SNIB_COUNTED || o->permits != h->claim.permits
                      : o->mode == SNIB_COUNTED ||
                            (h->claim.mode == SNIB_SHARED && o->mode == SNIB_EXCLUSIVE);
         return h;
     }
-    return NULL;
+    return lost;
 }
 
 void snib__lease_admit_owner(struct snib__hold *h)
@@ -386,13 +391,8 @@ void snib__lease_admit_owner(struct snib__hold *h)
     for (struct snib__link *l = h->place->line.after; l != &h->place->line; l = next) {
         struct snib__request *r = SNIB__OF(l, struct snib__request, link);
         next = l->after;
-        if (r->options.owner == h->owner &&
-            (r->options.mode == h->claim.mode || h->claim.mode == SNIB_EXCLUSIVE) &&
-            r->options.mode != SNIB_COUNTED) {
-            r->lease = snib__lease_add(h, &r->options, r->ticket);
-            if (r->lease) {
-                snib__request_finish(r, SNIB_OK);
-            }
+        if (r->options.owner == h->owner) {
+            snib__request_reenter(r);
         }
     }
     h->place->line_held = false;

@@ -71,14 +71,13 @@ struct snib__place *snib__place_get(snib *client, const char *name)
     if (client->place_count >= client->bucket_count && !grow(client)) {
         return NULL;
     }
-    p = client->spare_place ? client->spare_place : malloc(sizeof *p);
+    size_t size = strlen(name) + 1;
+    p = malloc(sizeof *p + size);
     if (!p) {
         return NULL;
     }
-    client->spare_place = NULL;
-    memset(p, 0, offsetof(struct snib__place, name));
-    p->hash = hash;
-    strcpy(p->name, name); /* checked: at most SNIB__NAME_MAX */
+    *p = (struct snib__place){.hash = hash};
+    memcpy(p->name, name, size);
     snib__ring(&p->line);
     snib__ring(&p->holds);
     struct snib__place **bucket = &client->buckets[hash & (client->bucket_count - 1)];
@@ -88,19 +87,33 @@ struct snib__place *snib__place_get(snib *client, const char *name)
     return p;
 }
 
-void snib__place_put(snib *client, struct snib__place *place)
+static bool unused(const struct snib__place *place)
 {
-    if (place->line.after != &place->line || place->users) {
-        return;
-    }
+    return place->line.after == &place->line && place->users == 0;
+}
+
+static void forget(snib *client, struct snib__place *place)
+{
     struct snib__place **at = &client->buckets[place->hash & (client->bucket_count - 1)];
     while (*at != place) {
         at = &(*at)->next;
     }
     *at = place->next;
     client->place_count--;
-    free(client->spare_place);
-    client->spare_place = place;
+    free(place);
+}
+
+/* The one used last stays: most programs come back to the name they had. */
+void snib__place_put(snib *client, struct snib__place *place)
+{
+    if (!unused(place) || place == client->last_place) {
+        return;
+    }
+    struct snib__place *old = client->last_place;
+    client->last_place = place;
+    if (old && unused(old)) {
+        forget(client, old);
+    }
 }
 
 static bool may_go(const struct snib__place *place, const struct snib__request *r)
@@ -114,14 +127,17 @@ static bool may_go(const struct snib__place *place, const struct snib__request *
 
 void snib__place_admit(snib *client, struct snib__place *place)
 {
+    place->users++; /* who is out of memory leaves at once: the place must not go with it */
     while (place->line.after != &place->line) {
         struct snib__request *r = SNIB__OF(place->line.after, struct snib__request, link);
         if (client->closing || place->line_held || !may_go(place, r)) {
-            return;
+            break;
         }
         snib__unlink(&r->link);
         snib__request_again(r);
     }
+    place->users--;
+    snib__place_put(client, place);
 }
 
 void snib__places_free(snib *client)

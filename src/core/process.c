@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-_Atomic pid_t *snib__pid_page;
+_Atomic(_Atomic pid_t *) snib__pid_page;
 static void (*random_source)(void *, size_t);
 
 static void make_page(void)
@@ -37,15 +37,16 @@ static void make_page(void)
         munmap(p, (size_t)size);
         return;
     }
-    snib__pid_page = p;
+    atomic_store_explicit(&snib__pid_page, p, memory_order_release);
 }
 
 pid_t snib__pid_ask(void)
 {
     pid_t pid = getpid();
     pthread_once(&once, make_page);
-    if (snib__pid_page) {
-        atomic_store_explicit(snib__pid_page, pid, memory_order_relaxed);
+    _Atomic pid_t *page = atomic_load_explicit(&snib__pid_page, memory_order_acquire);
+    if (page) {
+        atomic_store_explicit(page, pid, memory_order_relaxed);
     }
     return pid;
 }

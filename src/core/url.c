@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * URLs: taking them apart, and showing them without their secrets.
+ * URLs: taking them apart.
  *
  *     scheme:[?query]
  *     scheme://[[user][:password]@]host[:port][,host[:port]...][/path][?query]
@@ -12,22 +12,16 @@
  * it. Nothing is guessed: an empty user, password, host, port, key or query is an error, as is
  * the same host or key twice.
  *
- * The redactor must be safe on what the parser refuses, because such text is what goes into error
- * messages. So it does not parse. It hides from the first ':' behind the scheme up to the last
- * '@' of the whole text, because a password may hold '@', '/', '?' and '#' that somebody forgot to
- * encode; without such an '@' it hides a port that is not a number, and all behind it; and it
- * hides the values of query keys that end like "password". This hides more than a parser would,
- * so the parser refuses every URL about which the two disagree: a URL that is accepted is shown
- * exact but for its secrets, and a mistyped one does not send half a password to a name server.
+ * What the redactor (redact.c) hides is more than a parser would, so the parser refuses every URL
+ * about which the two disagree: a URL that is accepted is shown exact but for its secrets, and a
+ * mistyped one does not send half a password to a name server.
  *
  * Messages name the part and show the redacted URL. They never quote user, host or port: in a
  * mistyped URL those are where a password ends up.
- *
- * What can go wrong: a password that is all digits, with the '@' and the host forgotten, looks
- * like a port and is shown. A secret that stands in the path or is used as a user is not known to
- * be one. A password with something like "&token=" in it hides the hosts too.
  */
 #include "core/url.h"
+
+#include "core/url_text.h"
 
 #include <arpa/inet.h>
 #include <stdarg.h>
@@ -40,228 +34,10 @@
 #define PORT_MAX 65535
 #define SHOWN_MAX 120 /* of a URL in a message */
 #define STARS "***"
-#define HIDDEN '\x01' /* in a copy that has no other control characters */
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS "0123456789"
-
-/* [from, to); from NULL: not there. */
-struct span {
-    const char *from, *to;
-};
-
-static size_t length_of(struct span span)
-{
-    return span.from != NULL ? (size_t)(span.to - span.from) : 0;
-}
-
-static int hex_value(char c)
-{
-    const char *digits = "0123456789abcdef0123456789ABCDEF";
-    const char *found = c != '\0' ? strchr(digits, c) : NULL;
-    return found != NULL ? (int)((found - digits) % 16) : -1;
-}
-
-/* The byte that the escape at `p` stands for; -1 if there is none before `end`. */
-static int escaped(const char *p, const char *end)
-{
-    if (end - p < 3 || *p != '%' || hex_value(p[1]) < 0 || hex_value(p[2]) < 0) {
-        return -1;
-    }
-    return hex_value(p[1]) * 16 + hex_value(p[2]);
-}
-
-/* ---- Redaction -------------------------------------------------------------------------- */
-
-/* How many bytes at `p` stand for the character `c`: 1 plain, 3 as an escape, 0 if none do. */
-static size_t stands_for(const char *p, char c)
-{
-    if (*p == c) {
-        return 1;
-    }
-    return escaped(p, p + strnlen(p, 3)) == c ? 3 : 0;
-}
-
-/* Behind the first ':', escaped or not; NULL if there is none. */
-static const char *behind_colon(const char *p)
-{
-    for (; *p != '\0'; p++) {
-        size_t size = stands_for(p, ':');
-        if (size > 0) {
-            return p + size;
-        }
-    }
-    return NULL;
-}
-
-/* Behind "scheme:" or "scheme://"; NULL if the text does not start as a URL does. */
-static const char *body_of(const char *text)
-{
-    size_t scheme = strspn(text, LOWER UPPER DIGITS "+.-");
-    if (scheme == 0 || text[scheme] != ':') {
-        return NULL;
-    }
-    const char *rest = text + scheme + 1;
-    if (rest[0] == '/' && rest[1] == '/') {
-        return rest + 2;
-    }
-    return *rest == '\0' || *rest == '?' ? rest : NULL;
-}
-
-/* The first thing among these hosts that stands where a port stands, and is none. */
-static const char *first_odd_port(const char *from, const char *to)
-{
-    const char *p = from;
-    while (p < to) {
-        if (*p == '[' && (p == from || p[-1] == ',')) {
-            size_t inside = strspn(p + 1, DIGITS "abcdefABCDEF:.");
-            if (p[1 + inside] == ']') {
-                p += inside + 2;
-                continue;
-            }
-        }
-        size_t colon = stands_for(p, ':');
-        if (colon == 0) {
-            p++;
-            continue;
-        }
-        p += colon;
-        size_t digits = strspn(p, DIGITS);
-        if (digits == 0 || digits > 5 || (p + digits < to && p[digits] != ',')) {
-            return p;
-        }
-        p += digits;
-    }
-    return NULL;
-}
-
-/* What has to be hidden before the query. */
-static struct span secret_of(const char *text)
-{
-    const char *end = text + strlen(text);
-    const char *at = strrchr(text, '@');
-    const char *body = body_of(text);
-    const char *colon = behind_colon(body != NULL ? body : text);
-    if (at != NULL && colon != NULL && colon <= at) {
-        return (struct span){colon, at};
-    }
-    if (body == NULL) { /* anything may be anything */
-        return at != NULL ? (struct span){text, end} : (struct span){colon, end};
-    }
-    const char *hosts_end = body + strcspn(body, "/?#");
-    const char *hosts = at != NULL && at < hosts_end ? at + 1 : body;
-    return (struct span){first_odd_port(hosts, hosts_end), end};
-}
-
-/* Does a key end like that of a secret? "redis-password" does, "passfile" does not. */
-static bool is_secret_key(struct span key)
-{
-    static const char *const words[] = {"password", "passwd", "pass",  "passphrase",
-                                        "pwd",      "secret", "token", "auth"};
-    char tail[16]; /* the last characters, decoded, in lower case */
-    size_t used = 0;
-
-    for (const char *p = key.from; p < key.to; p++) {
-        int c = escaped(p, key.to);
-        if (c >= 0) {
-            p += 2;
-        } else {
-            c = (unsigned char)*p;
-        }
-        if (c >= 'A' && c <= 'Z') {
-            c += 'a' - 'A';
-        } else if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9')) {
-            continue; /* "pass_word" and "password " are no disguise */
-        }
-        if (used == sizeof tail) {
-            memmove(tail, tail + 1, --used);
-        }
-        tail[used++] = (char)c;
-    }
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        size_t size = strlen(words[i]);
-        if (used >= size && memcmp(tail + used - size, words[i], size) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The end of a secret value: an '&' that starts the next key=value. An '&' that does not is
- * rather part of the secret. */
-static const char *value_end(const char *p)
-{
-    for (; *p != '\0'; p++) {
-        if (*p == '&') {
-            size_t key = strspn(p + 1, LOWER UPPER DIGITS "-_.");
-            if (key > 0 && p[1 + key] == '=') {
-                break;
-            }
-        }
-    }
-    return p;
-}
-
-/* Hide the values of secret keys of `text` in its copy. Each '=' may end a key, also one inside of
- * a value. */
-static void hide_values(char *copy, const char *text)
-{
-    const char *key = text;
-    const char *p = text;
-    while (*p != '\0') {
-        size_t equals = stands_for(p, '=');
-        const char *next = p + (equals > 0 ? equals : 1);
-        if (equals > 0 && is_secret_key((struct span){key, p})) {
-            const char *end = value_end(next);
-            memset(copy + (next - text), HIDDEN, (size_t)(end - next));
-            next = end;
-        }
-        if (strchr("?&;#/@:,", *p) != NULL) {
-            key = next;
-        }
-        p = next;
-    }
-}
-
-char *snib__url_redact(const char *text)
-{
-    size_t size = strlen(text);
-    char *copy = malloc(size + 1);
-    char *out = malloc(size * strlen(STARS) + 1);
-    if (copy == NULL || out == NULL) {
-        free(copy);
-        free(out);
-        return NULL;
-    }
-    for (size_t i = 0; i <= size; i++) {
-        bool plain = i == size || (text[i] >= 0x20 && text[i] <= 0x7e);
-        copy[i] = plain ? text[i] : '_'; /* means nothing to a terminal, nor in a URL */
-    }
-
-    /* A query starts with '?', or in mistyped text with '&', or behind what is hidden. */
-    size_t query = strcspn(text, "?&");
-    struct span secret = secret_of(text);
-    if (secret.from != NULL) {
-        size_t behind = (size_t)(secret.to - text);
-        memset(copy + (secret.from - text), HIDDEN, length_of(secret));
-        query = query < behind ? query : behind;
-    }
-    hide_values(copy + query, text + query);
-
-    char *end = out;
-    for (size_t i = 0; i < size; i++) {
-        if (copy[i] != HIDDEN) {
-            *end++ = copy[i];
-        } else if (i == 0 || copy[i - 1] != HIDDEN) {
-            end = stpcpy(end, STARS);
-        }
-    }
-    *end = '\0';
-    explicit_bzero(copy, size);
-    free(copy);
-    return out;
-}
 
 /* ---- Errors ----------------------------------------------------------------------------- */
 
@@ -290,7 +66,7 @@ __attribute__((format(printf, 3, 4))) static int refuse(snib_error *err, const c
 /* ---- Parts ------------------------------------------------------------------------------ */
 
 struct parts {
-    struct span scheme, user, password, hosts, path, query;
+    struct snib__span scheme, user, password, hosts, path, query;
     bool slashes; /* "scheme://", not "scheme:" */
 };
 
@@ -316,19 +92,19 @@ static int check_text(const char *text, snib_error *err)
     return 0;
 }
 
-static void split_authority(struct parts *parts, struct span authority)
+static void split_authority(struct parts *parts, struct snib__span authority)
 {
     parts->hosts = authority;
-    const char *at = memrchr(authority.from, '@', length_of(authority));
+    const char *at = memrchr(authority.from, '@', snib__span_length(authority));
     if (at == NULL) {
         return;
     }
     parts->hosts.from = at + 1;
-    parts->user = (struct span){authority.from, at};
-    const char *colon = memchr(authority.from, ':', length_of(parts->user));
+    parts->user = (struct snib__span){authority.from, at};
+    const char *colon = memchr(authority.from, ':', snib__span_length(parts->user));
     if (colon != NULL) {
         parts->user.to = colon;
-        parts->password = (struct span){colon + 1, at};
+        parts->password = (struct snib__span){colon + 1, at};
     }
 }
 
@@ -338,7 +114,7 @@ static int split(struct parts *parts, const char *text, snib_error *err)
     if (text[scheme] != ':' || text[0] < 'a' || text[0] > 'z') {
         return refuse(err, text, "it must start with a scheme in lower case and a ':', as 'file:'");
     }
-    parts->scheme = (struct span){text, text + scheme};
+    parts->scheme = (struct snib__span){text, text + scheme};
 
     const char *rest = text + scheme + 1;
     const char *end = text + strlen(text);
@@ -353,14 +129,14 @@ static int split(struct parts *parts, const char *text, snib_error *err)
 
     const char *question = strchr(rest, '?');
     if (question != NULL) {
-        parts->query = (struct span){question + 1, end};
+        parts->query = (struct snib__span){question + 1, end};
         end = question;
     }
     if (parts->slashes) {
         rest += 2;
         const char *slash = memchr(rest, '/', (size_t)(end - rest));
-        parts->path = (struct span){slash != NULL ? slash : end, end};
-        split_authority(parts, (struct span){rest, parts->path.from});
+        parts->path = (struct snib__span){slash != NULL ? slash : end, end};
+        split_authority(parts, (struct snib__span){rest, parts->path.from});
     }
     return 0;
 }
@@ -368,8 +144,9 @@ static int split(struct parts *parts, const char *text, snib_error *err)
 /* Refuse what the redactor and the parser take apart in different ways. */
 static int check_agreement(const struct parts *parts, const char *text, snib_error *err)
 {
-    struct span secret = secret_of(text);
-    if (secret.from == parts->password.from && length_of(secret) == length_of(parts->password)) {
+    struct snib__span secret = snib__url_secret(text);
+    if (secret.from == parts->password.from &&
+        snib__span_length(secret) == snib__span_length(parts->password)) {
         return 0;
     }
     if (secret.to == text + strlen(text)) {
@@ -388,10 +165,10 @@ static int check_agreement(const struct parts *parts, const char *text, snib_err
 enum { CONTROLS_REFUSED, CONTROLS_ALLOWED };
 
 /* Percent-decode into *out. `part` names it in the message. */
-static int decode(char **out, struct span raw, int controls, const char *part, const char *text,
-                  snib_error *err)
+static int decode(char **out, struct snib__span raw, int controls, const char *part,
+                  const char *text, snib_error *err)
 {
-    char *end = malloc(length_of(raw) + 1);
+    char *end = malloc(snib__span_length(raw) + 1);
     if (end == NULL) {
         return out_of_memory(err);
     }
@@ -401,7 +178,7 @@ static int decode(char **out, struct span raw, int controls, const char *part, c
         int c = (unsigned char)*p;
         *end = '\0';
         if (c == '%') {
-            c = escaped(p, raw.to);
+            c = snib__escaped(p, raw.to);
             if (c < 0) {
                 return refuse(err, text, "a '%%' in the %s is not followed by two hex digits",
                               part);
@@ -424,15 +201,15 @@ static int read_user(struct snib__url *out, const struct parts *parts, const cha
                      snib_error *err)
 {
     if (parts->user.from != NULL) {
-        struct span both = {parts->user.from, parts->hosts.from - 1};
+        struct snib__span both = {parts->user.from, parts->hosts.from - 1};
         bool has_password = parts->password.from != NULL;
-        if (length_of(both) == 0) {
+        if (snib__span_length(both) == 0) {
             return refuse(err, text, "the user before the '@' is empty");
         }
-        if (memchr(both.from, '@', length_of(both)) != NULL) {
+        if (memchr(both.from, '@', snib__span_length(both)) != NULL) {
             return refuse(err, text, "an '@' in a user or password is written %%40");
         }
-        if (has_password && length_of(parts->password) == 0) {
+        if (has_password && snib__span_length(parts->password) == 0) {
             return refuse(err, text, "the password between ':' and '@' is empty");
         }
     }
@@ -444,12 +221,12 @@ static int read_user(struct snib__url *out, const struct parts *parts, const cha
 }
 
 /* The end of the name in host[:port], brackets included; NULL if it is not one. */
-static const char *host_name_end(struct span host)
+static const char *host_name_end(struct snib__span host)
 {
     if (*host.from == '[') {
         char address[INET6_ADDRSTRLEN];
         struct in6_addr ignored;
-        const char *bracket = memchr(host.from, ']', length_of(host));
+        const char *bracket = memchr(host.from, ']', snib__span_length(host));
         size_t size = bracket != NULL ? (size_t)(bracket - host.from - 1) : sizeof address;
         if (size >= sizeof address) {
             return NULL;
@@ -466,10 +243,10 @@ static const char *host_name_end(struct span host)
 }
 
 /* -1 if it is no port. */
-static int port_of(struct span digits)
+static int port_of(struct snib__span digits)
 {
     int port = 0;
-    if (length_of(digits) == 0 || length_of(digits) > 5 || *digits.from == '0') {
+    if (snib__span_length(digits) == 0 || snib__span_length(digits) > 5 || *digits.from == '0') {
         return -1;
     }
     for (const char *p = digits.from; p < digits.to; p++) {
@@ -481,13 +258,14 @@ static int port_of(struct span digits)
     return port <= PORT_MAX ? port : -1;
 }
 
-static int read_host(struct snib__url *out, struct span host, const char *text, snib_error *err)
+static int read_host(struct snib__url *out, struct snib__span host, const char *text,
+                     snib_error *err)
 {
     size_t number = out->host_count + 1;
     if (number > SNIB__HOSTS_MAX) {
         return refuse(err, text, "at most %d hosts are allowed", SNIB__HOSTS_MAX);
     }
-    if (length_of(host) == 0) {
+    if (snib__span_length(host) == 0) {
         return refuse(err, text, "host %zu is empty", number);
     }
     const char *end = host_name_end(host);
@@ -497,7 +275,7 @@ static int read_host(struct snib__url *out, struct span host, const char *text, 
                       "%d bytes) nor an IPv6 address in brackets",
                       number, HOST_MAX);
     }
-    int port = end < host.to ? port_of((struct span){end + 1, host.to}) : 0;
+    int port = end < host.to ? port_of((struct snib__span){end + 1, host.to}) : 0;
     if (port < 0) {
         return refuse(err, text, "the port of host %zu is not a number from 1 to %d", number,
                       PORT_MAX);
@@ -523,8 +301,8 @@ static int read_hosts(struct snib__url *out, const struct parts *parts, const ch
     if (!parts->slashes) {
         return 0;
     }
-    if (length_of(parts->hosts) == 0) {
-        if (length_of(parts->path) == 0) {
+    if (snib__span_length(parts->hosts) == 0) {
+        if (snib__span_length(parts->path) == 0) {
             return refuse(err, text, "behind '//' a host or an absolute path is missing");
         }
         return 0;
@@ -532,7 +310,7 @@ static int read_hosts(struct snib__url *out, const struct parts *parts, const ch
     const char *from = parts->hosts.from;
     for (;;) {
         const char *comma = memchr(from, ',', (size_t)(parts->hosts.to - from));
-        struct span host = {from, comma != NULL ? comma : parts->hosts.to};
+        struct snib__span host = {from, comma != NULL ? comma : parts->hosts.to};
         int rc = read_host(out, host, text, err);
         if (rc < 0 || comma == NULL) {
             return rc;
@@ -543,14 +321,14 @@ static int read_hosts(struct snib__url *out, const struct parts *parts, const ch
 
 /* ---- The query -------------------------------------------------------------------------- */
 
-static int check_key(const struct snib__settings *settings, struct span key, const char *text,
+static int check_key(const struct snib__settings *settings, struct snib__span key, const char *text,
                      snib_error *err)
 {
     size_t number = settings->count + 1;
-    if (length_of(key) == 0) {
+    if (snib__span_length(key) == 0) {
         return refuse(err, text, "the key of parameter %zu is empty", number);
     }
-    if (strspn(key.from, LOWER DIGITS "-_.") < length_of(key)) {
+    if (strspn(key.from, LOWER DIGITS "-_.") < snib__span_length(key)) {
         return refuse(err, text,
                       "the key of parameter %zu holds something else than lower-case letters, "
                       "digits, '-', '_' and '.'",
@@ -558,7 +336,8 @@ static int check_key(const struct snib__settings *settings, struct span key, con
     }
     for (size_t i = 0; i < settings->count; i++) {
         const char *other = settings->list[i].key;
-        if (strlen(other) == length_of(key) && memcmp(other, key.from, length_of(key)) == 0) {
+        if (strlen(other) == snib__span_length(key) &&
+            memcmp(other, key.from, snib__span_length(key)) == 0) {
             return refuse(err, text, "parameters %zu and %zu are both '%.40s'", i + 1, number,
                           other);
         }
@@ -566,15 +345,15 @@ static int check_key(const struct snib__settings *settings, struct span key, con
     return 0;
 }
 
-static int read_setting(struct snib__settings *settings, struct span pair, const char *text,
+static int read_setting(struct snib__settings *settings, struct snib__span pair, const char *text,
                         snib_error *err)
 {
-    const char *equals = memchr(pair.from, '=', length_of(pair));
-    struct span key = {pair.from, equals != NULL ? equals : pair.to};
+    const char *equals = memchr(pair.from, '=', snib__span_length(pair));
+    struct snib__span key = {pair.from, equals != NULL ? equals : pair.to};
 
-    if (equals == NULL && settings->count > 0 && length_of(key) > 0) {
+    if (equals == NULL && settings->count > 0 && snib__span_length(key) > 0) {
         const char *before = settings->list[settings->count - 1].key;
-        if (is_secret_key((struct span){before, before + strlen(before)})) {
+        if (snib__url_secret_key((struct snib__span){before, before + strlen(before)})) {
             return refuse(err, text, "an '&' in a secret value is written %%26");
         }
     }
@@ -584,7 +363,7 @@ static int read_setting(struct snib__settings *settings, struct span pair, const
     }
 
     struct snib__setting *setting = &settings->list[settings->count];
-    setting->key = strndup(key.from, length_of(key));
+    setting->key = strndup(key.from, snib__span_length(key));
     if (setting->key == NULL) {
         return out_of_memory(err);
     }
@@ -594,11 +373,11 @@ static int read_setting(struct snib__settings *settings, struct span pair, const
     }
     char part[64];
     (void)snprintf(part, sizeof part, "value of '%.40s'", setting->key);
-    return decode(&setting->value, (struct span){equals + 1, pair.to}, CONTROLS_REFUSED, part, text,
-                  err);
+    return decode(&setting->value, (struct snib__span){equals + 1, pair.to}, CONTROLS_REFUSED, part,
+                  text, err);
 }
 
-static int read_query(struct snib__settings *settings, struct span query, const char *text,
+static int read_query(struct snib__settings *settings, struct snib__span query, const char *text,
                       snib_error *err)
 {
     if (query.from == NULL) {
@@ -616,7 +395,7 @@ static int read_query(struct snib__settings *settings, struct span query, const 
     const char *from = query.from;
     for (;;) {
         const char *amp = memchr(from, '&', (size_t)(query.to - from));
-        struct span pair = {from, amp != NULL ? amp : query.to};
+        struct snib__span pair = {from, amp != NULL ? amp : query.to};
         int rc = read_setting(settings, pair, text, err);
         if (rc < 0 || amp == NULL) {
             return rc;
@@ -638,7 +417,7 @@ static int parse(struct snib__url *out, struct snib__settings *settings, const c
         (rc = check_agreement(&parts, text, err)) < 0) {
         return rc;
     }
-    out->scheme = strndup(text, length_of(parts.scheme));
+    out->scheme = strndup(text, snib__span_length(parts.scheme));
     if (out->scheme == NULL) {
         return out_of_memory(err);
     }

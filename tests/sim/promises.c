@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What must be true after every step.
+ *
+ * Belief is what a program would see if it looked now, by its own clock, paused or not: a lease in
+ * state HELD or DOUBTFUL with time left. Whoever believes must be a holder at the server at that
+ * very instant of true time, under the same owner id and with the same token. That is more than
+ * mutual exclusion, which is checked too, and so catches more.
+ *
+ * The other promises: tokens of exclusive grants grow; LOST is final; deadlines are kept; the
+ * holder is told before the server can give the lock to another; the books balance.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+
+struct belief {
+    const struct snib__hold *hold;
+    const struct machine *machine;
+};
+
+static struct belief beliefs[NAMES][ENTRIES];
+static int belief_count[NAMES];
+
+bool sim_believes(const struct snib__hold *h, const struct machine *m)
+{
+    return !h->lost && h->lease_count > 0 &&
+           (h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) &&
+           snib__lease_left_ns(h, sim_clock(m)) > 0;
+}
+
+/* ---- Belief against truth --------------------------------------------------------------- */
+
+static void check_belief(const struct snib__hold *h, const struct machine *m,
+                         const struct record *r)
+{
+    if (r->broken) { /* taken away behind its back: learnt at the next renewal */
+        return;
+    }
+    const struct holder *truth = sim_holder(r->name, r->owner);
+    SIM_CHECK(truth, "machine %d believes in name %d, the server does not", m->index, r->name);
+    SIM_CHECK(truth->token == h->token, "machine %d has token %llu, the server %llu", m->index,
+              (unsigned long long)h->token, (unsigned long long)truth->token);
+    int n = belief_count[r->name];
+    SIM_CHECK(n < ENTRIES, "too many believers: make ENTRIES larger");
+    beliefs[r->name][n] = (struct belief){h, m};
+    belief_count[r->name]++;
+}
+
+static void check_exclusion(void)
+{
+    for (int name = 0; name < world.config.names; name++) {
+        int n = belief_count[name];
+        bool shared = true;
+        for (int i = 0; i < n; i++) {
+            const struct snib__hold *h = beliefs[name][i].hold;
+            int mode = h->claim.mode;
+            SIM_CHECK(mode != SNIB_EXCLUSIVE || n == 1,
+                      "machine %d believes to have name %d alone, %d do",
+                      beliefs[name][i].machine->index, name, n);
+            SIM_CHECK(mode != SNIB_COUNTED || n <= (int)h->claim.permits,
+                      "%d hold name %d of %u permits", n, name, h->claim.permits);
+            shared = shared && mode == SNIB_SHARED;
+        }
+        if (shared && n > 1) {
+            sim_reach(PATH_SHARED_TOGETHER);
+        }
+    }
+}
+
+/* ---- Stages ----------------------------------------------------------------------------- */
+
+static void reach_loss(const struct snib__hold *h, const struct machine *m,
+                       const struct record *r)
+{
+    struct snib__instant now = sim_clock(m);
+    if (h->max_hold_ns != SNIB__NEVER && snib__elapsed_ns(h->granted, now) >= h->max_hold_ns) {
+        sim_reach(PATH_LOST_BY_MAX_HOLD);
+    } else if (snib__lease_left_ns(h, now) <= 0) {
+        sim_reach(PATH_LOST_BY_TIME);
+    } else {
+        sim_reach(r->reported ? PATH_LOST_BY_REPORT : PATH_LOST_BY_ANSWER);
+    }
+    if (h->renewing) {
+        sim_reach(PATH_LOST_WITH_RENEWAL_UNDER_WAY);
+    }
+}
+
+static void watch_stage(const struct snib__hold *h, const struct machine *m, struct record *r)
+{
+    SIM_CHECK(!r->lost || h->lost, "a lost claim is not lost any more");
+    if (r->stage == h->stage && r->attempts > 0) {
+        return;
+    }
+    sim_note(NOTE_STAGE, m->index, (int64_t)r->number, h->stage);
+    if (h->stage == SNIB__PROVING) {
+        sim_reach(PATH_PROVED);
+    } else if (h->stage == SNIB__DOUBTFUL) {
+        sim_reach(PATH_DOUBTFUL);
+    } else if (h->stage == SNIB__HELD && r->stage == SNIB__DOUBTFUL) {
+        sim_reach(PATH_RECOVERED);
+    } else if (h->stage == SNIB__HELD && r->stage == SNIB__PROVING) {
+        sim_reach(PATH_PROVED_BY_RENEWAL);
+    }
+    if (h->lost && !r->lost) {
+        reach_loss(h, m, r);
+    }
+    SIM_CHECK(r->stage != SNIB__LOST || h->stage > SNIB__LOST, "from LOST to stage %d",
+              (int)h->stage);
+    if (h->stage == SNIB__HELD && r->stage < SNIB__HELD && h->claim.mode == SNIB_EXCLUSIVE &&
+        !r->broken) {
+        struct lock *lock = &world.locks[r->name];
+        SIM_CHECK(h->token > lock->believed_token, "token %llu after token %llu",
+                  (unsigned long long)h->token, (unsigned long long)lock->believed_token);
+        lock->believed_token = h->token;
+    }
+    r->stage = h->stage;
+    r->lost = h->lost;
+}
+
+/* ---- Books ------------------------------------------------------------------------------ */
+
+struct books {
+    unsigned holds, outstanding, timers;
+};
+
+static bool waits_for_engine(const struct snib__hold *h)
+{
+    return h->renewing || h->stage == SNIB__ASKED || h->stage == SNIB__PARKED ||
+           h->stage == SNIB__PROVING || h->stage == SNIB__RELEASING;
+}
+
+/* Leases the user has, and those on their way to it. */
+static unsigned count_leases(const struct machine *m, const struct snib__hold *h)
+{
+    unsigned n = 0;
+    for (int i = 0; i < ASKS; i++) {
+        n += m->asks[i].used && m->asks[i].lease && m->asks[i].lease->hold == h;
+    }
+    const struct snib__link *ring = &m->client->calls;
+    for (const struct snib__link *l = ring->after; l != ring; l = l->after) {
+        const struct snib__call *call = SNIB__OF(l, struct snib__call, link);
+        n += call->ends && call->request->lease && call->request->lease->hold == h;
+    }
+    return n;
+}
+
+static void check_place(const struct machine *m, const struct snib__place *p, struct books *books)
+{
+    unsigned asking = 0, users = 0;
+    for (const struct snib__link *l = p->holds.after; l != &p->holds; l = l->after) {
+        const struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_place);
+        struct record *r = sim_record_of(h);
+        users++;
+        asking += h->lined_up;
+        SIM_CHECK(h->lined_up == (h->stage <= SNIB__PROVING && h->claim.may_queue),
+                  "a claim in stage %d is lined up: %d", (int)h->stage, h->lined_up);
+        SIM_CHECK((h->request != NULL) == (h->stage <= SNIB__PROVING),
+                  "a claim in stage %d has a request: %d", (int)h->stage, h->request != NULL);
+        books->outstanding += waits_for_engine(h);
+        books->holds += h->stage != SNIB__RELEASED;
+        books->timers += h->stage != SNIB__RELEASED;
+        SIM_CHECK(h->stage != SNIB__RELEASED || h->lease_count > 0, "an ended claim is kept");
+        SIM_CHECK(h->lease_count == count_leases(m, h), "%u leases counted on a claim with %u",
+                  h->lease_count, count_leases(m, h));
+        if (r && r->hold == h) {
+            watch_stage(h, m, r);
+            if (sim_believes(h, m)) {
+                check_belief(h, m, r);
+            }
+        }
+    }
+    SIM_CHECK(p->asking == asking, "place: asking is %u, %u counted", p->asking, asking);
+    SIM_CHECK(p->users == users, "place: users is %u, %u counted", p->users, users);
+    SIM_CHECK(!p->line_held, "the line is still held");
+    SIM_CHECK(p->line.after == &p->line || asking > 0, "nobody asks, and there is a line");
+}
+
+static void check_requests(const struct machine *m, struct books *books)
+{
+    int64_t bound_ns = (world.config.lag_ms + 1) * MS;
+    const struct snib__link *ring = &m->client->tickets;
+    for (const struct snib__link *l = ring->after; l != ring; l = l->after) {
+        const struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
+        books->timers += r->timed;
+        SIM_CHECK(!r->finished, "an answered request is still among the tickets");
+        SIM_CHECK(m->paused || r->options.wait_ms <= 0 ||
+                      m->boot_ns - r->started.boot_ns <= r->options.wait_ms * MS + bound_ns,
+                  "ticket %llu waits beyond its deadline", (unsigned long long)r->ticket);
+    }
+}
+
+/* With all callbacks run, the user has been told the truth. */
+static void check_told_all(const struct machine *m)
+{
+    if (m->client->calls.after != &m->client->calls) {
+        return;
+    }
+    for (int i = 0; i < ASKS; i++) {
+        const struct ask *ask = &m->asks[i];
+        if (!ask->used || !ask->lease || ask->life != m->life || !ask->options.on_event) {
+            continue;
+        }
+        const struct snib__hold *h = ask->lease->hold;
+        int state = h->lost                       ? SNIB_LOST
+                    : h->stage == SNIB__DOUBTFUL ? SNIB_DOUBTFUL
+                                                  : SNIB_HELD;
+        SIM_CHECK(ask->told == state || (ask->reentered && state != SNIB_LOST), "ticket %llu was told state %d, it is %d",
+                  (unsigned long long)ask->ticket, ask->told, state);
+    }
+}
+
+static void check_client(const struct machine *m)
+{
+    const snib *client = m->client;
+    struct books books = {0, 0, 0};
+    for (size_t i = 0; i < client->bucket_count; i++) {
+        for (const struct snib__place *p = client->buckets[i]; p; p = p->next) {
+            check_place(m, p, &books);
+        }
+    }
+    check_requests(m, &books);
+    check_told_all(m);
+    SIM_CHECK(client->holds == books.holds, "holds is %u, %u counted", client->holds, books.holds);
+    SIM_CHECK(client->outstanding == books.outstanding, "outstanding is %u, %u counted",
+              client->outstanding, books.outstanding);
+    SIM_CHECK(client->timers.owners == books.timers, "timers have %zu owners, %u counted",
+              client->timers.owners, books.timers);
+    SIM_CHECK(m->driven || client->agenda.after == &client->agenda, "the agenda is not empty");
+    SIM_CHECK(m->in_slot == 0 && m->in_upcall == 0, "still inside the engine");
+}
+
+void sim_check(void)
+{
+    memset(belief_count, 0, sizeof belief_count);
+    for (int i = 0; i < world.config.machines; i++) {
+        if (world.machines[i].client) {
+            check_client(&world.machines[i]);
+        }
+    }
+    check_exclusion();
+}
+
+/* ---- At particular moments -------------------------------------------------------------- */
+
+/* A lease ends at the server: a holder that is awake knows already. */
+void sim_check_told(const struct holder *h)
+{
+    const struct machine *m = &world.machines[h->machine];
+    const struct record *r = world.records[h->record];
+    if (!m->client || m->life != h->life || m->paused || m->dead || !r->hold || r->broken ||
+        h->ttl_ms < 2000 || world.config.lag_ms > 10 || m->letters > 0) {
+        return;
+    }
+    SIM_CHECK(r->hold->lost || r->hold->stage < SNIB__HELD || r->hold->stage > SNIB__LOST,
+              "the lease of machine %d ends at the server and it was not told", m->index);
+}
+
+/* Nobody wants anything: nothing is left. */
+void sim_check_idle(struct machine *m)
+{
+    const snib *client = m->client;
+    SIM_CHECK(client->holds == 0, "%u holds are left", client->holds);
+    SIM_CHECK(client->outstanding == 0, "%u answers are outstanding", client->outstanding);
+    SIM_CHECK(client->agenda.after == &client->agenda, "the agenda is not empty");
+    SIM_CHECK(client->timers.count == 0, "%zu timers are left", client->timers.count);
+    SIM_CHECK(client->timers.owners == 0, "%zu owners of timers", client->timers.owners);
+    SIM_CHECK(client->place_count <= 1, "%zu places are left", client->place_count);
+    SIM_CHECK(client->tickets.after == &client->tickets, "a ticket is left");
+    SIM_CHECK(client->calls.after == &client->calls, "a callback is due");
+    SIM_CHECK(atomic_load(&client->refs) == 1, "the client has %u references",
+              atomic_load(&client->refs));
+    SIM_CHECK(m->live_count == 0, "the engine has %zu claims", m->live_count);
+}

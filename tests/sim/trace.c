@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What happened: the last events of the world, kept as numbers and only turned into text when
+ * something is wrong, however it goes wrong (a broken promise, an assertion of the core, a
+ * sanitizer, a loop without end). And a hash over all of them: two runs of one seed must agree.
+ */
+#include "sim.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { KEPT = 512, SHOWN = 150 };
+
+uint64_t sim_paths[PATHS];
+
+static struct line {
+    int64_t at_ns;
+    enum sim_note note;
+    int machine;
+    long long a, b;
+} lines[KEPT];
+
+static uint64_t line_count;
+
+static const char *const texts[] = {
+#define SIM_TEXT(name, text) text,
+    SIM_NOTES(SIM_TEXT)
+#undef SIM_TEXT
+};
+
+static void print_line(const struct line *l)
+{
+    if (l->machine < 0) {
+        fprintf(stderr, "  %12.6f            ", (double)l->at_ns / 1e9);
+    } else {
+        fprintf(stderr, "  %12.6f  machine %d ", (double)l->at_ns / 1e9, l->machine);
+    }
+    /* The texts are a constant table; every one of them takes two numbers. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-extra-args"
+    fprintf(stderr, texts[l->note], l->a, l->b);
+#pragma GCC diagnostic pop
+    fputc('\n', stderr);
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
+    return hash ^ (hash >> 29);
+}
+
+void sim_note(enum sim_note note, int machine, int64_t a, int64_t b)
+{
+    struct line *l = &lines[line_count++ % KEPT];
+    *l = (struct line){world.now_ns, note, machine, a, b};
+    world.hash = mix(world.hash, (uint64_t)world.now_ns);
+    world.hash = mix(world.hash, ((uint64_t)note << 8) + (uint64_t)(machine + 1));
+    world.hash = mix(mix(world.hash, (uint64_t)a), (uint64_t)b);
+    if (world.config.show) {
+        print_line(l);
+    }
+}
+
+static void print_timeline(void)
+{
+    uint64_t from = line_count > SHOWN ? line_count - SHOWN : 0;
+    fprintf(stderr, "  the last %llu of %llu events, in seconds of virtual time:\n",
+            (unsigned long long)(line_count - from), (unsigned long long)line_count);
+    for (uint64_t i = from; i < line_count && !world.config.show; i++) {
+        print_line(&lines[i % KEPT]);
+    }
+    if (!world.scripted) {
+        fprintf(stderr, "  seed %llu: replay with --seed %llu, all of it with --show all\n",
+                (unsigned long long)world.config.seed, (unsigned long long)world.config.seed);
+    }
+}
+
+void sim_fail_at(const char *file, int line, const char *format, ...)
+{
+    char what[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    print_timeline();
+    if (world.scripted) {
+        check_fail_at(file, line, "%s", what);
+    }
+    check_fail_at(file, line, "seed %llu: %s", (unsigned long long)world.config.seed, what);
+}
+
+/* The process is lost anyway: what is not safe in a handler is worth the try. */
+static void on_signal(int number)
+{
+    signal(number, SIG_DFL);
+    print_timeline();
+    raise(number == SIGALRM ? SIGABRT : number);
+}
+
+/* Of the sanitizers, when there is one. */
+extern void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
+
+void sim_trace_begin(void)
+{
+    static bool installed;
+    line_count = 0;
+    world.hash = 14695981039346656037ULL;
+    if (installed) {
+        return;
+    }
+    installed = true;
+    signal(SIGABRT, on_signal);
+    signal(SIGALRM, on_signal);
+    if (__sanitizer_set_death_callback) {
+        __sanitizer_set_death_callback(print_timeline);
+    } else {
+        signal(SIGSEGV, on_signal);
+    }
+}
+
+void sim_watch(int64_t seconds)
+{
+    alarm((unsigned)(seconds * check_ms(1)));
+}

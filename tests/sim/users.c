@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs that use the library: they acquire, wait, change their mind, look at what they have,
+ * pause, release early or late or twice (through re-entry), and close in the middle of it. And
+ * they are suspicious: every answer is compared with what can be true.
+ */
+#include "sim.h"
+
+#include <poll.h>
+#include <stdio.h>
+
+const char *sim_name(int name)
+{
+    static const char *const names[NAMES] = {"name-0", "name-1", "name-2"};
+    return names[name];
+}
+
+static void later(const struct ask *ask, enum sim_event_kind kind, int64_t span_ns)
+{
+    struct machine *m = &world.machines[ask->machine];
+    struct event event = {
+        .kind = kind,
+        .machine = ask->machine,
+        .ask = (int)(ask - m->asks),
+        .turn = ask->turn,
+    };
+    sim_post(&event, world.now_ns + span_ns);
+}
+
+static bool closed(const struct ask *ask)
+{
+    const struct machine *m = &world.machines[ask->machine];
+    return !m->client || m->closing || m->life != ask->life;
+}
+
+static bool stands_in_line(const struct ask *ask)
+{
+    return ask->used && !ask->finished && ask->options.wait_ms != 0;
+}
+
+/* ---- Answers ---------------------------------------------------------------------------- */
+
+/* Whoever asked earlier on the same machine is served earlier. */
+static void check_order(const struct ask *ask)
+{
+    const struct machine *m = &world.machines[ask->machine];
+    for (int i = 0; i < ASKS; i++) {
+        const struct ask *other = &m->asks[i];
+        SIM_CHECK(!stands_in_line(other) || other->life != ask->life ||
+                      other->name != ask->name || other->number > ask->number,
+                  "ticket %llu was served before ticket %llu", (unsigned long long)ask->ticket,
+                  (unsigned long long)other->ticket);
+    }
+}
+
+static void check_grant(struct ask *ask, const snib_lease *lease)
+{
+    const snib_options *o = &ask->options;
+    SIM_CHECK(!ask->cancelled, "ticket %llu was cancelled and is granted",
+              (unsigned long long)ask->ticket);
+    SIM_CHECK(strcmp(snib_name(lease), sim_name(ask->name)) == 0, "a lease on another name");
+    SIM_CHECK(snib_token(lease) != 0, "a lease without a token");
+    bool again = lease != &lease->hold->first;
+    if (again) {
+        SIM_CHECK(o->owner != NULL && lease->hold->owner == o->owner, "re-entry of a stranger");
+        sim_reach(PATH_REENTERED);
+        ask->reentered = true;
+        if (sim_clock(&world.machines[ask->machine]).boot_ns > ask->started.boot_ns) {
+            sim_reach(PATH_REENTERED_FROM_LINE);
+        }
+    } else {
+        SIM_CHECK(lease->hold->claim.mode == o->mode, "a lease of another mode");
+        sim_reach(o->mode == SNIB_EXCLUSIVE ? PATH_GRANTED_EXCLUSIVE
+                  : o->mode == SNIB_SHARED  ? PATH_GRANTED_SHARED
+                                            : PATH_GRANTED_COUNTED);
+        if (o->mode == SNIB_EXCLUSIVE && o->wait_ms != 0) {
+            check_order(ask);
+        }
+    }
+    if (!world.config.leased) {
+        sim_reach(PATH_GRANTED_WITHOUT_LEASE);
+    }
+}
+
+static bool deadline_passed(const struct ask *ask)
+{
+    const struct machine *m = &world.machines[ask->machine];
+    return ask->options.wait_ms > 0 &&
+           m->boot_ns - ask->started.boot_ns >= ask->options.wait_ms * MS;
+}
+
+static bool may_fail_with(const struct ask *ask, int code)
+{
+    const snib_options *o = &ask->options;
+    switch (code) {
+    case SNIB_ECANCELED:
+        return ask->cancelled || world.machines[ask->machine].closing;
+    case SNIB_EBUSY:
+    case SNIB_EUNKNOWN:
+        if (o->wait_ms == 0) {
+            sim_reach(code == SNIB_EBUSY ? PATH_TRY_BUSY : PATH_TRY_UNKNOWN);
+        }
+        return o->wait_ms == 0 || deadline_passed(ask);
+    case SNIB_ELOST:
+        sim_reach(o->min_left_ms > 0 ? PATH_MIN_LEFT_REFUSED : PATH_REENTRY_REFUSED_LOST);
+        return o->min_left_ms > 0 || o->owner;
+    case SNIB_EKIND:
+        if (o->owner) {
+            sim_reach(PATH_REENTRY_REFUSED_KIND);
+        }
+        return world.config.mismatch > 0;
+    case SNIB_EDEADLK:
+        sim_reach(PATH_REENTRY_REFUSED_DEADLOCK);
+        return o->owner && o->mode == SNIB_EXCLUSIVE;
+    case SNIB_EDENIED:
+        sim_reach(PATH_REFUSED_BY_ENGINE);
+        return world.config.refused > 0;
+    default:
+        return false;
+    }
+}
+
+/* A callback that does something at once. */
+static void act_in_callback(struct ask *ask)
+{
+    struct machine *m = &world.machines[ask->machine];
+    if (world.scripted || world.calm || !sim_chance(world.config.hasty)) {
+        return;
+    }
+    switch (sim_roll(8)) {
+    case 0:
+    case 1:
+        sim_give_back(ask);
+        break;
+    case 2:
+        if (!closed(ask)) {
+            sim_cancel(&m->asks[sim_roll(ASKS)]);
+        }
+        break;
+    case 3:
+        if (!m->closing && m->client && world.config.close && sim_chance(30)) {
+            sim_reach(PATH_CLOSED_IN_CALLBACK);
+            sim_close(m, false);
+        }
+        break;
+    default:
+        if (m->asks_left > 0 && !closed(ask)) {
+            sim_ask_any(m);
+        }
+        break;
+    }
+}
+
+static void on_done(snib_lease *lease, const snib_error *err, void *arg)
+{
+    struct ask *ask = arg;
+    int code = err ? err->code : SNIB_OK;
+    SIM_CHECK(world.current == &world.machines[ask->machine], "another machine's callback");
+    sim_note(NOTE_DONE, ask->machine, (int64_t)ask->ticket, code);
+    SIM_CHECK(ask->used && !ask->finished, "ticket %llu is answered twice",
+              (unsigned long long)ask->ticket);
+    SIM_CHECK((lease != NULL) == (err == NULL), "neither a lease nor an error, or both");
+    ask->finished = true;
+    ask->lease = lease;
+    ask->told = SNIB_HELD;
+    if (!lease) {
+        SIM_CHECK(!ask->cancelled || code == SNIB_ECANCELED, "cancelled, but %s",
+                  snib_errname(code));
+        SIM_CHECK(may_fail_with(ask, code), "ticket %llu: %s, which cannot be: %s",
+                  (unsigned long long)ask->ticket, snib_errname(code), err->message);
+        SIM_CHECK(err->message[0] != '\0', "an error without a message");
+        ask->used = false;
+        return;
+    }
+    check_grant(ask, lease);
+    sim_note(NOTE_TOKEN, ask->machine, (int64_t)snib_token(lease), 0);
+    if (!world.scripted) {
+        int64_t hold_ms = world.calm ? 5 : world.config.hold_ms;
+        later(ask, GIVE_BACK, sim_span_ns(hold_ms));
+        for (uint64_t n = sim_roll(3); n > 0; n--) {
+            later(ask, LOOK, sim_span_ns(hold_ms));
+        }
+    }
+    act_in_callback(ask);
+}
+
+static void on_event(const snib_event *event, void *arg)
+{
+    struct ask *ask = arg;
+    sim_note(NOTE_EVENT, ask->machine, (int64_t)event->ticket, event->state);
+    SIM_CHECK(ask->used && event->ticket == ask->ticket, "an event of another ticket");
+    SIM_CHECK(event->why && event->why[0], "an event without a reason");
+    if (event->state == SNIB_WAITING) {
+        SIM_CHECK(!ask->finished && !event->lease, "waiting, after the answer");
+        sim_reach(PATH_EVENT_WAITING);
+        return;
+    }
+    SIM_CHECK(ask->finished && event->lease == ask->lease, "an event before the answer");
+    SIM_CHECK(ask->told != SNIB_LOST, "an event after LOST");
+    SIM_CHECK(event->state == SNIB_HELD || event->state == SNIB_DOUBTFUL ||
+                  event->state == SNIB_LOST,
+              "an event of state %d", event->state);
+    ask->told = event->state;
+    if (event->state == SNIB_LOST) {
+        ask->saw_lost = true;
+        sim_reach(PATH_EVENT_LOST);
+    }
+    act_in_callback(ask);
+}
+
+/* ---- Acting ----------------------------------------------------------------------------- */
+
+struct ask *sim_ask(struct machine *m, int name, const snib_options *options)
+{
+    struct ask *ask = NULL;
+    for (int i = 0; i < ASKS && !ask; i++) {
+        ask = m->asks[i].used ? NULL : &m->asks[i];
+    }
+    if (!ask) {
+        return NULL;
+    }
+    uint64_t turn = ask->turn + 1;
+    *ask = (struct ask){.used = true, .machine = m->index, .life = m->life, .turn = turn};
+    ask->number = ++m->asked;
+    ask->name = name;
+    ask->options = *options;
+    ask->started = sim_clock(m);
+    sim_enter(m);
+    char borrowed[16], label[16];
+    snprintf(borrowed, sizeof borrowed, "%s", sim_name(name));
+    snprintf(label, sizeof label, "%s", sim_name(name));
+    snib_options o = *options;
+    o.label = label;
+    o.on_event = options->on_event ? on_event : NULL;
+    o.arg = ask;
+    snib_error error;
+    sim_note(NOTE_ASKS, m->index, name, 0);
+    sim_note(NOTE_OPTIONS, m->index, o.mode, o.wait_ms);
+    sim_note(NOTE_LIMITS, m->index, o.max_hold_ms, o.min_left_ms);
+    sim_note(NOTE_OWNER, m->index, o.owner ? (const char *)o.owner - m->owners : -1, o.ttl_ms);
+    int rc = snib_acquire_async(&ask->ticket, m->client, borrowed, &o, on_done, ask, &error);
+    SIM_CHECK(rc == 0 || (m->closing && rc == SNIB_ESTATE), "acquire: %s", error.message);
+    memset(borrowed, '?', sizeof borrowed); /* arguments are copied */
+    memset(label, '?', sizeof label);
+    memset(&o, 0xa5, sizeof o);
+    sim_note(NOTE_ASKS, m->index, name, (int64_t)ask->ticket);
+    if (rc < 0) {
+        ask->used = false;
+        return NULL;
+    }
+    return ask;
+}
+
+void sim_ask_any(struct machine *m)
+{
+    const struct sim_config *c = &world.config;
+    snib_options o = SNIB_OPTIONS;
+    int name = (int)sim_roll((uint64_t)c->names);
+    unsigned permits = c->permits[name];
+    bool awry = sim_chance(c->mismatch);
+    o.mode = (permits > 0) != awry ? SNIB_COUNTED
+             : sim_chance(c->shared) ? SNIB_SHARED
+                                     : SNIB_EXCLUSIVE;
+    o.permits = o.mode != SNIB_COUNTED ? 1 : permits ? permits : 2;
+    o.flags = SNIB_ASYNC_RELEASE | (sim_chance(c->no_renew) ? SNIB_NO_RENEW : 0U);
+    o.wait_ms = sim_chance(c->try_once)   ? 0
+                : sim_chance(c->deadline) ? 1 + sim_span_ns(c->ttl_ms * 2) / MS
+                                          : -1;
+    int64_t ttl_ms = c->ttl_ms;
+    if (sim_chance(25) && ttl_ms > 200) {
+        o.ttl_ms = ttl_ms = ttl_ms / 2;
+    }
+    if (sim_chance(c->max_hold)) {
+        o.max_hold_ms = 1 + sim_span_ns(ttl_ms * 2) / MS;
+    }
+    if (sim_chance(c->min_left)) {
+        int64_t most = ttl_ms * 85 / 100;
+        most = o.max_hold_ms && o.max_hold_ms < most ? o.max_hold_ms : most;
+        o.min_left_ms = 1 + (int64_t)sim_roll((uint64_t)most);
+    }
+    if (sim_chance(c->owner)) {
+        o.owner = &m->owners[sim_roll(OWNERS)];
+    }
+    o.on_event = sim_chance(60) ? on_event : NULL;
+    m->asks_left--;
+    struct ask *ask = sim_ask(m, name, &o);
+    if (ask && sim_chance(c->cancel)) {
+        later(ask, CANCEL, sim_span_ns(c->ttl_ms));
+    }
+}
+
+static void reach_cancel(const struct machine *m, const struct ask *ask)
+{
+    static const enum sim_path by_stage[] = {
+        [SNIB__ASKED] = PATH_CANCEL_ASKED,
+        [SNIB__PARKED] = PATH_CANCEL_PARKED,
+        [SNIB__RESTING] = PATH_CANCEL_RESTING,
+        [SNIB__PROVING] = PATH_CANCEL_PROVING,
+    };
+    const struct snib__link *ring = &m->client->tickets;
+    for (const struct snib__link *l = ring->after; l != ring; l = l->after) {
+        const struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
+        if (r->ticket == ask->ticket) {
+            sim_reach(r->hold ? by_stage[r->hold->stage] : PATH_CANCEL_IN_LINE);
+        }
+    }
+}
+
+void sim_cancel(struct ask *ask)
+{
+    struct machine *m = &world.machines[ask->machine];
+    if (!ask->used || !ask->ticket || closed(ask) || ask->cancelled) {
+        return;
+    }
+    reach_cancel(m, ask);
+    sim_enter(m);
+    int rc = snib_cancel(m->client, ask->ticket);
+    sim_note(NOTE_CANCELS, m->index, (int64_t)ask->ticket, rc);
+    SIM_CHECK(rc == SNIB_OK || rc == SNIB_ESTATE, "cancel answers %d", rc);
+    SIM_CHECK(rc == SNIB_ESTATE || !ask->finished, "cancelled after the answer");
+    ask->cancelled = rc == SNIB_OK;
+    if (rc == SNIB_ESTATE) {
+        sim_reach(PATH_CANCEL_TOO_LATE);
+    }
+}
+
+/* The descriptor says the same as the state. Asking for it may bring the engine's word. */
+static void check_descriptor(struct ask *ask)
+{
+    struct pollfd fd = {.fd = snib_fd(ask->lease), .events = POLLIN};
+    SIM_CHECK(fd.fd >= 0, "no descriptor");
+    int state = snib_state(ask->lease);
+    SIM_CHECK(poll(&fd, 1, 0) == (state != SNIB_HELD), "the descriptor of a lease in state %d",
+              state);
+}
+
+void sim_look(struct ask *ask)
+{
+    struct machine *m = &world.machines[ask->machine];
+    if (!ask->used || !ask->lease) {
+        return;
+    }
+    sim_enter(m);
+    const struct snib__hold *h = ask->lease->hold;
+    bool believed = sim_believes(h, m);
+    if (!believed && (h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL)) {
+        sim_reach(PATH_LOOKED_BEFORE_THE_TIMER);
+    }
+    int state = snib_state(ask->lease);
+    int64_t left_ms = snib_left_ms(ask->lease);
+    sim_note(NOTE_LOOKS, m->index, state, left_ms);
+    SIM_CHECK(!ask->saw_lost || state == SNIB_LOST, "LOST is final, but state is %d", state);
+    SIM_CHECK(believed == (state == SNIB_HELD || state == SNIB_DOUBTFUL),
+              "state %d, believed %d", state, believed);
+    SIM_CHECK(believed || left_ms <= 0, "state %d with %lld ms left", state, (long long)left_ms);
+    SIM_CHECK(state != SNIB_RELEASED || closed(ask), "RELEASED, but the client is open");
+    ask->saw_lost = state == SNIB_LOST;
+    if (!closed(ask) && sim_chance(5)) {
+        check_descriptor(ask);
+    }
+}
+
+void sim_give_back(struct ask *ask)
+{
+    struct machine *m = &world.machines[ask->machine];
+    if (!ask->used || !ask->lease) {
+        return;
+    }
+    sim_enter(m);
+    const struct snib__hold *h = ask->lease->hold;
+    bool lost = h->lost || (!closed(ask) && !sim_believes(h, m));
+    sim_reach(lost          ? PATH_RELEASED_AFTER_LOSS
+              : closed(ask) ? PATH_RELEASED_AFTER_CLOSE
+                            : PATH_RELEASED_BEFORE_LOSS);
+    snib_error error;
+    int rc = snib_release(&ask->lease, &error);
+    sim_note(NOTE_RELEASES, m->index, (int64_t)ask->ticket, rc);
+    SIM_CHECK(!ask->lease, "the lease is still there");
+    SIM_CHECK(rc == (lost ? SNIB_ELOST : SNIB_OK), "release answers %s, lost: %d",
+              snib_errname(rc), lost);
+    ask->used = false;
+}
+
+/* ---- What happens to users -------------------------------------------------------------- */
+
+void sim_event(const struct event *event)
+{
+    struct machine *m = &world.machines[event->machine];
+    struct ask *ask = &m->asks[event->ask];
+    if (event->kind == ASK) {
+        if (world.calm || m->asks_left <= 0) {
+            return;
+        }
+        if (m->client) {
+            sim_ask_any(m);
+        } else {
+            m->asks_left--;
+        }
+        struct event again = {.kind = ASK, .machine = m->index};
+        sim_post(&again, world.now_ns + sim_span_ns(world.config.gap_ms));
+        return;
+    }
+    if (ask->turn != event->turn) {
+        return;
+    }
+    switch (event->kind) {
+    case CANCEL:
+        if (!world.calm) {
+            sim_cancel(ask);
+        }
+        break;
+    case LOOK:
+        sim_look(ask);
+        break;
+    default:
+        sim_give_back(ask);
+        break;
+    }
+}
+
+bool sim_users_idle(void)
+{
+    for (int i = 0; i < world.config.machines; i++) {
+        const struct machine *m = &world.machines[i];
+        for (int k = 0; k < ASKS; k++) {
+            if (m->asks[k].used) {
+                return false;
+            }
+        }
+        if (m->client && (m->client->holds || m->client->calls.after != &m->client->calls)) {
+            return false;
+        }
+    }
+    return true;
+}
