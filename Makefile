@@ -8,7 +8,8 @@ export PREFIX LIBDIR DESTDIR JOBS
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := all
-.PHONY: all demo test test-full soak mutants coverage lint format bench install uninstall clean help
+.PHONY: all demo test test-full soak mutants coverage lint format bench install uninstall deb clean \
+    help
 
 all: ## build the library and the command into build/release
 	@tools/build release
@@ -56,6 +57,10 @@ install: all ## install below $(DESTDIR)$(PREFIX)
 
 uninstall: all ## remove what `make install` has put there
 	@tools/uninstall
+
+deb: ## Debian packages, into build/deb
+	@tools/install-packages deb
+	@tools/deb
 
 clean: ## remove everything that was built
 	@rm -rf build

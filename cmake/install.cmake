@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/snib)
 
-install(FILES include/snib.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/snib.h include/snib.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS snib snib_static EXPORT snib-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

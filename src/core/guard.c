@@ -269,7 +269,7 @@ static int flush(const struct guard *g, const struct admitted *found)
 /* Under the lock again: what was flushed is durable, unless somebody newer was faster. */
 static int confirm(const struct guard *g)
 {
-    struct admitted now;
+    struct admitted now = {0};
     int rc = read_line(g, &now);
     if (rc < 0) {
         return rc;
@@ -290,7 +290,7 @@ static int confirm(const struct guard *g)
 /* 1: the file was removed meanwhile, start anew. */
 static int admit(struct guard *g)
 {
-    struct admitted found;
+    struct admitted found = {0};
     int rc = lock_file(g);
     if (rc < 0) {
         return rc;

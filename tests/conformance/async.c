@@ -27,16 +27,16 @@ static void wait_on_one_name(bool events)
     actor_prepare(holder, "report", "holder");
     actor_spawn(holder);
     actor_go_and_hold(holder);
-    int threads = check_thread_count();
+    int threads = own_threads();
     struct crowd *crowd = crowd_new(PENDING, events);
     for (int i = 0; i < PENDING; i++) {
         crowd_submit(crowd, i, "report", &forever);
     }
-    CHECK_INT(check_thread_count(), <=, threads + (events ? 1 : 2));
+    CHECK(at_most_threads(threads + (events ? 1 : 2)));
     CHECK_INT(atomic_load(&crowd->answered), ==, 0);
     actor_let_go(holder);
     crowd_await(crowd, PENDING);
-    CHECK_INT(check_thread_count(), <=, threads + (events ? 1 : 2));
+    CHECK(at_most_threads(threads + (events ? 1 : 2)));
     CHECK_INT(crowd_count(crowd, SNIB_OK), ==, PENDING);
     if (with_fairness()) {
         must_be_granted_in_order(crowd);
@@ -66,7 +66,7 @@ static void wait_on_many_names(bool events)
     snib_lease *held[MANY_NAMES];
     snib_options forever = SNIB_OPTIONS;
     char name[24];
-    int threads = check_thread_count();
+    int threads = own_threads();
     struct crowd *crowd = crowd_new(PENDING, events);
     snib *holder = client_here();
     for (int i = 0; i < MANY_NAMES; i++) {
@@ -77,7 +77,7 @@ static void wait_on_many_names(bool events)
         name_of(name, sizeof name, i);
         crowd_submit(crowd, i, name, &forever);
     }
-    CHECK_INT(check_thread_count(), <=, threads + 2 * (events ? 1 : 2));
+    CHECK(at_most_threads(threads + 2 * (events ? 1 : 2)));
     CHECK_INT(atomic_load(&crowd->answered), ==, 0);
     for (int i = MANY_NAMES - 1; i >= 0; i--) {
         give(&held[i]);
@@ -109,7 +109,7 @@ TEST(callbacks_run_only_inside_dispatch_once_events_was_called)
     enum { FREE_NAMES = 5 };
     char name[24];
     snib_options forever = SNIB_OPTIONS;
-    int threads = check_thread_count();
+    int threads = own_threads();
     struct crowd *crowd = crowd_new(FREE_NAMES, true);
     CHECK(!readable(crowd->fd, 0));
     CHECK_INT(snib_dispatch(crowd->client, 0), ==, 0);
@@ -119,7 +119,7 @@ TEST(callbacks_run_only_inside_dispatch_once_events_was_called)
     }
     CHECK(readable(crowd->fd, PATIENCE_MS));
     CHECK_INT(atomic_load(&crowd->answered), ==, 0);
-    CHECK_INT(check_thread_count(), <=, threads + 1);
+    CHECK(at_most_threads(threads + 1));
     while (atomic_load(&crowd->answered) < FREE_NAMES) {
         int before = atomic_load(&crowd->answered);
         CHECK(readable(crowd->fd, PATIENCE_MS));

@@ -115,6 +115,31 @@ bool readable(int fd, int timeout_ms)
     return poll(&one, 1, check_ms(timeout_ms)) == 1 && (one.revents & POLLIN) != 0;
 }
 
+static void *end_at_once(void *arg)
+{
+    return arg;
+}
+
+static bool has_at_most_threads(void *arg)
+{
+    return check_thread_count() <= *(int *)arg;
+}
+
+int own_threads(void)
+{
+    int before = check_thread_count();
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, end_at_once, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    check_until(has_at_most_threads, &before, 20);
+    return check_thread_count();
+}
+
+bool at_most_threads(int count)
+{
+    return check_until(has_at_most_threads, &count, 1000);
+}
+
 char thread_state(int tid)
 {
     char path[64];

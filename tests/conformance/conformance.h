@@ -79,6 +79,12 @@ void must_be_held(snib *client, const char *name);
 int64_t elapsed_ms(int64_t since_ns);
 bool readable(int fd, int timeout_ms);
 
+/* How many threads this process has by itself; the thread sanitizer adds one to the first. */
+int own_threads(void);
+
+/* Until there are at most so many: a joined thread can be seen for a moment more. */
+bool at_most_threads(int count);
+
 /* 'R', 'S', ... of a thread of this process, as /proc shows it. */
 char thread_state(int tid);
 

@@ -9,6 +9,7 @@
  * Not done: choosing a server's topology; that is another row.
  */
 #include "conformance.h"
+#include "server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,8 +30,16 @@ static void make_file_place(char *url, size_t size)
     snprintf(url, size, "file://%s", folder);
 }
 
+static void make_redis_place(char *url, size_t size)
+{
+    static struct server redis;
+    server_redis(&redis, NULL);
+    snprintf(url, size, "redis://127.0.0.1:%d?quarantine=no", redis.port);
+}
+
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
+    {.name = "redis", .scheme = "redis", .make_place = make_redis_place},
 };
 
 static const struct engine_row *row_under_test(void)

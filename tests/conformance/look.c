@@ -97,7 +97,7 @@ TEST_WHEN(holders_come_first_then_waiters_in_order, with_fairness)
     struct actor *actors = actors_new(ACTORS);
     struct sights sights;
     for (int i = 0; i < ACTORS; i++) {
-        char label[16];
+        char label[32];
         snprintf(label, sizeof label, "number %d", i);
         actor_prepare(&actors[i], "report", label);
         actor_spawn(&actors[i]);
@@ -249,7 +249,7 @@ TEST(a_listing_ends_when_told)
     snib_error error = {0};
     int calls = 0;
     for (int i = 0; i < 5; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "job %d", i);
         leases[i] = take(client, name, NULL);
     }

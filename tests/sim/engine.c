@@ -118,9 +118,8 @@ static size_t add_record(struct machine *m, struct snib__claim *claim)
         r->due_ns[i] = SNIB__NEVER;
     }
     for (size_t i = 0; i < index; i++) {
-        SIM_CHECK(world.records[i]->owner != r->owner,
-                  "claim %zu has the owner id of claim %zu%s", index, i,
-                  world.records[i]->released ? ", which was released" : "");
+        SIM_CHECK(world.records[i]->owner != r->owner, "claim %zu has the owner id of claim %zu%s",
+                  index, i, world.records[i]->released ? ", which was released" : "");
         if (r->ticket && world.records[i]->ticket == r->ticket &&
             world.records[i]->machine == m->index && world.records[i]->life == m->life) {
             sim_reach(PATH_CLAIMED_ANEW);
@@ -178,9 +177,11 @@ static void tell(struct machine *m, size_t index, enum snib__verb verb,
     } else if (verb == SNIB__ATTEMPT) {
         r->asked = false;
     }
+    r->said_busy = r->said_busy || result->status == SNIB__BUSY;
+    r->said_gone = r->said_gone || (verb == SNIB__RENEW && result->status == SNIB__GONE);
     if (verb != SNIB__RELEASE && r->released) {
-        sim_reach(result->status == SNIB__QUEUED ? PATH_LATE_QUEUED_DROPPED
-                  : verb == SNIB__RENEW          ? PATH_LATE_RENEWAL_DROPPED
+        sim_reach(result->status == SNIB__QUEUED     ? PATH_LATE_QUEUED_DROPPED
+                  : verb == SNIB__RENEW              ? PATH_LATE_RENEWAL_DROPPED
                   : result->status == SNIB__HELD_NOW ? PATH_LATE_GRANT_DROPPED
                                                      : PATH_ANSWER_AFTER_UNKNOWN);
     }
@@ -196,8 +197,9 @@ void sim_report(struct record *r, enum snib_state state)
     sim_note(NOTE_REPORTS, m->index, (int64_t)r->number, state);
     if (state == SNIB_LOST) {
         r->reported = true;
-        sim_reach(r->hold->stage == SNIB__PARKED     ? PATH_REPORTED_PARKED
-                  : r->hold->stage == SNIB__PROVING  ? PATH_REPORTED_PROVING
+        r->said_gone = r->said_gone || r->granted;
+        sim_reach(r->hold->stage == SNIB__PARKED      ? PATH_REPORTED_PARKED
+                  : r->hold->stage == SNIB__PROVING   ? PATH_REPORTED_PROVING
                   : r->hold->stage == SNIB__RELEASING ? PATH_REPORTED_RELEASING
                                                       : PATH_REPORTED_OTHERWISE);
     }
@@ -447,6 +449,7 @@ static void engine_renew(struct snib__claim *const claims[], size_t n)
     }
     for (size_t i = 0; i < n; i++) {
         size_t index = index_of(claims[i]);
+        world.records[index]->renewals++;
         if (!refuse(m, index, SNIB__RENEW)) {
             submit(m, index, RENEW);
         }
@@ -475,11 +478,12 @@ static void engine_drive(struct snib__session *s, int64_t until_ns)
 {
     struct machine *m = enter_slot(s);
     leave_slot(m);
-    SIM_CHECK(world.scripted, "a blocking call in a world without threads");
+    SIM_CHECK(world.config.scripted, "a blocking call in a world without threads");
     m->driven = true;
     m->said = 0;
     while (m->said == 0 && m->boot_ns < until_ns) {
-        int64_t limit = until_ns == SNIB__NEVER ? SNIB__NEVER : world.now_ns + until_ns - m->boot_ns;
+        int64_t limit =
+            until_ns == SNIB__NEVER ? SNIB__NEVER : world.now_ns + until_ns - m->boot_ns;
         if (!sim_step(limit)) {
             SIM_CHECK(limit != SNIB__NEVER, "a blocking call waits and nothing is going to happen");
             break;

@@ -16,7 +16,7 @@ static int64_t between(int64_t least, int64_t most)
 
 void sim_slew(struct machine *m)
 {
-    if (world.scripted) {
+    if (world.config.scripted) {
         return;
     }
     m->raw_ppm = between(-50000, 50000);
@@ -53,7 +53,7 @@ static void doubt(struct machine *m)
 
 static void cut(struct machine *m)
 {
-    int64_t ms = sim_span_ns(world.config.ttl_ms * 2) / MS;
+    int64_t ms = sim_even_ns(world.config.ttl_ms * 2) / MS;
     sim_note(NOTE_CUTS, m->index, ms, 0);
     sim_reach(PATH_CUT);
     m->cut_until_ns = world.now_ns + ms * MS;
@@ -65,7 +65,7 @@ static void cut(struct machine *m)
 static void stall(struct machine *m)
 {
     enum sim_channel channel = (enum sim_channel)sim_roll(CHANNELS);
-    int64_t ms = sim_span_ns(world.config.ttl_ms * 2) / MS;
+    int64_t ms = sim_even_ns(world.config.ttl_ms * 2) / MS;
     sim_note(NOTE_STALLS, m->index, channel, ms);
     sim_reach(PATH_STALLED);
     m->stalled_ns[channel] = world.now_ns + ms * MS;
@@ -99,7 +99,7 @@ void sim_fault(void)
     struct machine *m = &world.machines[sim_roll((uint64_t)c->machines)];
     int all = c->pause + c->suspend + c->slew + c->cut + c->stall + c->close + c->evict;
     int at = (int)sim_roll((uint64_t)all);
-    int64_t ms = sim_span_ns(c->ttl_ms * 2) / MS;
+    int64_t ms = sim_even_ns(c->ttl_ms * 2) / MS;
     if ((at -= c->pause) < 0) {
         sim_pause(m, ms, false);
     } else if ((at -= c->suspend) < 0) {

@@ -14,7 +14,7 @@
 
 static int64_t delay_ns(void)
 {
-    if (world.scripted) {
+    if (world.config.scripted) {
         return world.config.delay_ms * MS;
     }
     if (!world.calm && sim_chance(world.config.slow)) {
@@ -81,8 +81,8 @@ void sim_arrive(const struct message *message)
 static bool answered_inside(struct machine *m, struct message *message)
 {
     enum sim_channel channel = channel_of(message);
-    if (message->kind == LEAVE || m->dead || m->to_server_ns[channel] > world.now_ns ||
-        m->to_client_ns[channel] > world.now_ns || m->stalled_ns[channel] > world.now_ns ||
+    if (message->kind == LEAVE || m->dead || m->to_server_ns[channel] >= world.now_ns ||
+        m->to_client_ns[channel] >= world.now_ns || m->stalled_ns[channel] > world.now_ns ||
         world.now_ns < m->cut_until_ns || m->letters > 0 || !sim_chance(world.config.inside)) {
         return false;
     }

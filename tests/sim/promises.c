@@ -34,6 +34,8 @@ bool sim_believes(const struct snib__hold *h, const struct machine *m)
 static void check_belief(const struct snib__hold *h, const struct machine *m,
                          const struct record *r)
 {
+    SIM_CHECK(!r->said_gone, "machine %d was told that name %d is gone, and believes in it",
+              m->index, r->name);
     if (r->broken) { /* taken away behind its back: learnt at the next renewal */
         return;
     }
@@ -70,19 +72,45 @@ static void check_exclusion(void)
 
 /* ---- Stages ----------------------------------------------------------------------------- */
 
-static void reach_loss(const struct snib__hold *h, const struct machine *m,
-                       const struct record *r)
+static void reach_loss(const struct snib__hold *h, const struct machine *m, const struct record *r)
 {
     struct snib__instant now = sim_clock(m);
     if (h->max_hold_ns != SNIB__NEVER && snib__elapsed_ns(h->granted, now) >= h->max_hold_ns) {
         sim_reach(PATH_LOST_BY_MAX_HOLD);
     } else if (snib__lease_left_ns(h, now) <= 0) {
+        SIM_CHECK(!world.config.clean || h->no_renew, "lost in a world without trouble");
         sim_reach(PATH_LOST_BY_TIME);
     } else {
         sim_reach(r->reported ? PATH_LOST_BY_REPORT : PATH_LOST_BY_ANSWER);
     }
     if (h->renewing) {
         sim_reach(PATH_LOST_WITH_RENEWAL_UNDER_WAY);
+    }
+}
+
+static int64_t least_wanted_ns(const struct machine *m, const struct record *r)
+{
+    for (int i = 0; i < ASKS; i++) {
+        if (m->asks[i].used && m->asks[i].life == r->life && m->asks[i].ticket == r->ticket) {
+            return m->asks[i].options.min_left_ms * MS;
+        }
+    }
+    return 0;
+}
+
+/* A grant is good for something, or was proved to be. */
+static void check_new(const struct snib__hold *h, const struct machine *m, const struct record *r)
+{
+    struct snib__instant now = sim_clock(m);
+    SIM_CHECK(snib__lease_left_ns(h, now) > least_wanted_ns(m, r), "granted with too little left");
+    SIM_CHECK(r->renewals > 0 || h->span_ns == SNIB__NEVER ||
+                  h->span_ns - snib__elapsed_ns(h->since, now) >= h->claim.ttl_ms * MS / 3,
+              "granted late, and not proved");
+    if (h->claim.mode == SNIB_EXCLUSIVE && !r->broken) {
+        struct lock *lock = &world.locks[r->name];
+        SIM_CHECK(h->token > lock->believed_token, "token %llu after token %llu",
+                  (unsigned long long)h->token, (unsigned long long)lock->believed_token);
+        lock->believed_token = h->token;
     }
 }
 
@@ -96,6 +124,8 @@ static void watch_stage(const struct snib__hold *h, const struct machine *m, str
     if (h->stage == SNIB__PROVING) {
         sim_reach(PATH_PROVED);
     } else if (h->stage == SNIB__DOUBTFUL) {
+        SIM_CHECK(!world.config.clean || h->max_hold_ns != SNIB__NEVER,
+                  "doubtful in a world without trouble");
         sim_reach(PATH_DOUBTFUL);
     } else if (h->stage == SNIB__HELD && r->stage == SNIB__DOUBTFUL) {
         sim_reach(PATH_RECOVERED);
@@ -107,15 +137,45 @@ static void watch_stage(const struct snib__hold *h, const struct machine *m, str
     }
     SIM_CHECK(r->stage != SNIB__LOST || h->stage > SNIB__LOST, "from LOST to stage %d",
               (int)h->stage);
-    if (h->stage == SNIB__HELD && r->stage < SNIB__HELD && h->claim.mode == SNIB_EXCLUSIVE &&
-        !r->broken) {
-        struct lock *lock = &world.locks[r->name];
-        SIM_CHECK(h->token > lock->believed_token, "token %llu after token %llu",
-                  (unsigned long long)h->token, (unsigned long long)lock->believed_token);
-        lock->believed_token = h->token;
+    if (h->stage == SNIB__HELD && r->stage < SNIB__HELD) {
+        check_new(h, m, r);
     }
     r->stage = h->stage;
     r->lost = h->lost;
+}
+
+/* Whatever stage a claim is in, something is going to happen: nobody is forgotten. */
+static void check_awaited(const struct snib__hold *h, const struct record *r)
+{
+    bool timer = h->timer.slot != 0;
+    bool awaited = true;
+    switch (h->stage) {
+    case SNIB__ASKED:
+        awaited = r->asked;
+        break;
+    case SNIB__PARKED:
+        awaited = r->parked || r->open[SNIB__ATTEMPT];
+        break;
+    case SNIB__RESTING:
+        awaited = timer;
+        break;
+    case SNIB__PROVING:
+        awaited = timer || r->open[SNIB__RENEW];
+        break;
+    case SNIB__HELD:
+    case SNIB__DOUBTFUL:
+        awaited = timer || (h->span_ns == SNIB__NEVER && h->max_hold_ns == SNIB__NEVER);
+        break;
+    case SNIB__RELEASING:
+        awaited = r->open[SNIB__RELEASE] != 0;
+        break;
+    default:
+        break;
+    }
+    SIM_CHECK(awaited, "claim %zu is stuck in stage %d", r->number, (int)h->stage);
+    SIM_CHECK(!h->renewing || r->open[SNIB__RENEW], "claim %zu awaits a renewal nobody sent",
+              r->number);
+    SIM_CHECK(!r->survives || !h->lost || r->reported, "claim %zu is lost in the calm", r->number);
 }
 
 /* ---- Books ------------------------------------------------------------------------------ */
@@ -130,7 +190,19 @@ static bool waits_for_engine(const struct snib__hold *h)
            h->stage == SNIB__PROVING || h->stage == SNIB__RELEASING;
 }
 
-/* Leases the user has, and those on their way to it. */
+/* Leases that asynchronous acquires have brought, as the core counts them. */
+static unsigned count_tickets(const struct snib__hold *h)
+{
+    unsigned n = 0, all = 0;
+    for (const struct snib__link *l = h->leases.after; l != &h->leases; l = l->after) {
+        n += SNIB__OF(l, const struct snib_lease, link)->ticket != 0;
+        all++;
+    }
+    SIM_CHECK(h->lease_count == all, "lease_count is %u, %u counted", h->lease_count, all);
+    return n;
+}
+
+/* Those the user has, and those on their way to it. */
 static unsigned count_leases(const struct machine *m, const struct snib__hold *h)
 {
     unsigned n = 0;
@@ -143,6 +215,21 @@ static unsigned count_leases(const struct machine *m, const struct snib__hold *h
         n += call->ends && call->request->lease && call->request->lease->hold == h;
     }
     return n;
+}
+
+/* Nobody stands in line behind itself. */
+static void check_line(const struct machine *m, const struct snib__place *p, struct books *books)
+{
+    for (const struct snib__link *l = p->line.after; l != &p->line; l = l->after) {
+        const struct snib__request *r = SNIB__OF(l, struct snib__request, link);
+        books->timers += r->timed && !r->ticket;
+        for (const struct snib__link *k = p->holds.after; k != &p->holds; k = k->after) {
+            const struct snib__hold *h = SNIB__OF(k, struct snib__hold, in_place);
+            SIM_CHECK(!r->options.owner || h->owner != r->options.owner || !sim_believes(h, m),
+                      "ticket %llu waits in line, and its owner has the lock",
+                      (unsigned long long)r->ticket);
+        }
+    }
 }
 
 static void check_place(const struct machine *m, const struct snib__place *p, struct books *books)
@@ -160,16 +247,21 @@ static void check_place(const struct machine *m, const struct snib__place *p, st
         books->outstanding += waits_for_engine(h);
         books->holds += h->stage != SNIB__RELEASED;
         books->timers += h->stage != SNIB__RELEASED;
+        books->timers += h->request && h->request->timed && !h->request->ticket;
         SIM_CHECK(h->stage != SNIB__RELEASED || h->lease_count > 0, "an ended claim is kept");
-        SIM_CHECK(h->lease_count == count_leases(m, h), "%u leases counted on a claim with %u",
-                  h->lease_count, count_leases(m, h));
+        SIM_CHECK(count_tickets(h) == count_leases(m, h), "a claim has %u leases, users have %u",
+                  count_tickets(h), count_leases(m, h));
         if (r && r->hold == h) {
             watch_stage(h, m, r);
+            if (!m->driven) {
+                check_awaited(h, r);
+            }
             if (sim_believes(h, m)) {
                 check_belief(h, m, r);
             }
         }
     }
+    check_line(m, p, books);
     SIM_CHECK(p->asking == asking, "place: asking is %u, %u counted", p->asking, asking);
     SIM_CHECK(p->users == users, "place: users is %u, %u counted", p->users, users);
     SIM_CHECK(!p->line_held, "the line is still held");
@@ -184,6 +276,8 @@ static void check_requests(const struct machine *m, struct books *books)
         const struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
         books->timers += r->timed;
         SIM_CHECK(!r->finished, "an answered request is still among the tickets");
+        SIM_CHECK(r->hold || r->link.after != &r->link, "ticket %llu is neither in line nor asked",
+                  (unsigned long long)r->ticket);
         SIM_CHECK(m->paused || r->options.wait_ms <= 0 ||
                       m->boot_ns - r->started.boot_ns <= r->options.wait_ms * MS + bound_ns,
                   "ticket %llu waits beyond its deadline", (unsigned long long)r->ticket);
@@ -202,11 +296,10 @@ static void check_told_all(const struct machine *m)
             continue;
         }
         const struct snib__hold *h = ask->lease->hold;
-        int state = h->lost                       ? SNIB_LOST
-                    : h->stage == SNIB__DOUBTFUL ? SNIB_DOUBTFUL
-                                                  : SNIB_HELD;
-        SIM_CHECK(ask->told == state || (ask->reentered && state != SNIB_LOST), "ticket %llu was told state %d, it is %d",
-                  (unsigned long long)ask->ticket, ask->told, state);
+        int state = h->lost ? SNIB_LOST : h->stage == SNIB__DOUBTFUL ? SNIB_DOUBTFUL : SNIB_HELD;
+        SIM_CHECK(ask->told == state || (ask->reentered && state != SNIB_LOST),
+                  "ticket %llu was told state %d, it is %d", (unsigned long long)ask->ticket,
+                  ask->told, state);
     }
 }
 

@@ -14,6 +14,7 @@
  *   promises.c  what must be true after every step
  *   trace.c     what happened, for the reader of a failure; and which paths were reached
  *   swarm.c     a world for each seed
+ *   schedules.c the cases: worlds by seed;  directed.c, blocking.c: worlds by script
  *
  * True time is the server's. Every machine has two clocks of its own, near true time but neither
  * equal to it nor to each other. Nothing here reads a real clock or the kernel's random numbers:
@@ -67,7 +68,9 @@ enum sim_style {
 /* Percentages unless they say otherwise. */
 struct sim_config {
     uint64_t seed;
-    bool show; /* print everything as it happens */
+    bool show;                 /* print everything as it happens */
+    bool scripted;             /* nothing happens by itself */
+    bool clean;                /* no trouble but clocks that differ: nothing may go wrong */
     int machines, names, asks; /* acquires of each machine before the calm */
     unsigned permits[NAMES];   /* 0: exclusive and shared, else counted */
     enum sim_style style;
@@ -75,14 +78,14 @@ struct sim_config {
     int64_t ttl_ms, timeout_ms, recheck_ms;
     int64_t handover_ms; /* the lease of a lock handed over; 0: as any other */
 
-    int64_t delay_ms;                      /* most of a usual message */
-    int slow, lose, lose_answer, twice;    /* of messages */
-    bool late;                             /* answers after UNKNOWN reach the core */
-    int inside;                            /* answered from within the slot */
-    int refused;                           /* attempts and renewals that fail */
-    int64_t lag_ms;                        /* most that a machine is late to look */
-    bool slow_loop;                        /* callbacks wait */
-    int64_t between_faults_ms;             /* 0: none of the following */
+    int64_t delay_ms;                                   /* most of a usual message */
+    int slow, lose, lose_answer, twice;                 /* of messages */
+    bool late;                                          /* answers after UNKNOWN reach the core */
+    int inside;                                         /* answered from within the slot */
+    int refused;                                        /* attempts and renewals that fail */
+    int64_t lag_ms;                                     /* most that a machine is late to look */
+    bool slow_loop;                                     /* callbacks wait */
+    int64_t between_faults_ms;                          /* 0: none of the following */
     int pause, suspend, slew, cut, stall, close, evict; /* weights */
 
     int shared, try_once, deadline, cancel, owner, max_hold, min_left, no_renew, mismatch;
@@ -153,6 +156,9 @@ struct record {
     int attempts;
     bool asked; /* by the core, which has had no answer yet */
     bool released, granted, parked, broken, reported;
+    bool said_busy, said_gone; /* to the core */
+    bool survives;             /* the calm: nothing threatens it */
+    int renewals;
     uint64_t open[3];  /* by verb: the request whose answer is awaited, 0: none */
     int64_t due_ns[3]; /* by verb: UNKNOWN then; on BOOTTIME */
     int64_t recheck_ns;
@@ -192,17 +198,7 @@ struct lock {
 
 /* ---- The world -------------------------------------------------------------------------- */
 
-enum sim_event_kind {
-    TO_SERVER,
-    TO_CLIENT,
-    ASK,
-    CANCEL,
-    LOOK,
-    GIVE_BACK,
-    RESUME,
-    FAULT,
-    REOPEN
-};
+enum sim_event_kind { TO_SERVER, TO_CLIENT, ASK, CANCEL, LOOK, GIVE_BACK, RESUME, FAULT, REOPEN };
 
 struct event {
     int64_t at_ns;
@@ -217,8 +213,7 @@ struct world {
     struct sim_config config;
     uint64_t dice, bytes;
     int64_t now_ns;
-    bool calm;     /* no more faults, no more asks */
-    bool scripted; /* nothing happens by itself */
+    bool calm; /* no more faults, no more asks */
     struct event *events;
     size_t event_count, event_room;
     uint64_t event_order;
@@ -230,10 +225,14 @@ struct world {
     struct record **records;
     size_t record_count, record_room;
     uint64_t steps;
-    uint64_t hash; /* of all that happened */
+    int64_t recovered_ns; /* whoever was doubtful before the calm is not so any more */
+    uint64_t hash;        /* of all that happened */
 };
 
 extern struct world world;
+
+/* schedules.c */
+bool sim_no_seed(void); /* given on the command line */
 
 /* swarm.c */
 void sim_draw_config(struct sim_config *out, uint64_t seed);
@@ -256,6 +255,7 @@ struct snib__instant sim_clock(const struct machine *m);
 uint64_t sim_roll(uint64_t sides);
 bool sim_chance(int percent);
 int64_t sim_span_ns(int64_t most_ms); /* often short, sometimes the most */
+int64_t sim_even_ns(int64_t most_ms); /* any as likely as any other, or often short */
 
 /* network.c */
 void sim_send(struct message *message); /* from a machine to the server */
@@ -288,6 +288,7 @@ void sim_ask_any(struct machine *m);
 void sim_cancel(struct ask *ask);
 void sim_look(struct ask *ask);
 void sim_give_back(struct ask *ask);
+void sim_give_back_calmly(struct ask *ask);
 void sim_event(const struct event *event);
 bool sim_users_idle(void);
 const char *sim_name(int name);
@@ -325,6 +326,7 @@ bool sim_believes(const struct snib__hold *h, const struct machine *m);
     X(REPORTED_DOUBTFUL)                                                                           \
     X(DOUBTFUL)                                                                                    \
     X(RECOVERED)                                                                                   \
+    X(KEPT_THROUGH_THE_CALM)                                                                       \
     X(LATE_GRANT_DROPPED)                                                                          \
     X(LATE_QUEUED_DROPPED)                                                                         \
     X(LATE_RENEWAL_DROPPED)                                                                        \
@@ -431,7 +433,6 @@ enum sim_note { SIM_NOTES(SIM_ENUM) NOTES };
 
 void sim_note(enum sim_note note, int machine, int64_t a, int64_t b);
 void sim_trace_begin(void);
-void sim_watch(int64_t seconds); /* print the timeline if this takes longer */
 _Noreturn void sim_fail_at(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

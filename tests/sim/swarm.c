@@ -58,6 +58,17 @@ static void draw_users(struct sim_config *c)
     c->gap_ms = sim_chance(50) ? c->ttl_ms : c->ttl_ms / 10;
 }
 
+/* Only clocks that differ and users that want something: here nothing may be lost. */
+static void draw_clean(struct sim_config *c)
+{
+    c->clean = true;
+    c->slow = c->lose = c->lose_answer = c->refused = 0;
+    c->pause = c->suspend = c->cut = c->stall = c->evict = 0;
+    c->between_faults_ms = c->slew + c->close ? c->between_faults_ms : 0;
+    c->delay_ms = c->delay_ms > c->timeout_ms / 4 ? c->timeout_ms / 4 : c->delay_ms;
+    c->lag_ms = c->lag_ms > c->timeout_ms / 4 ? c->timeout_ms / 4 : c->lag_ms;
+}
+
 void sim_draw_config(struct sim_config *c, uint64_t seed)
 {
     static const int64_t ttls_ms[] = {150, 1000, 3000, 10000, 30000};
@@ -79,4 +90,7 @@ void sim_draw_config(struct sim_config *c, uint64_t seed)
     draw_network(c);
     draw_faults(c);
     draw_users(c);
+    if (sim_chance(8)) {
+        draw_clean(c);
+    }
 }

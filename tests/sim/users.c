@@ -46,8 +46,8 @@ static void check_order(const struct ask *ask)
     const struct machine *m = &world.machines[ask->machine];
     for (int i = 0; i < ASKS; i++) {
         const struct ask *other = &m->asks[i];
-        SIM_CHECK(!stands_in_line(other) || other->life != ask->life ||
-                      other->name != ask->name || other->number > ask->number,
+        SIM_CHECK(!stands_in_line(other) || other->life != ask->life || other->name != ask->name ||
+                      other->number > ask->number,
                   "ticket %llu was served before ticket %llu", (unsigned long long)ask->ticket,
                   (unsigned long long)other->ticket);
     }
@@ -62,7 +62,10 @@ static void check_grant(struct ask *ask, const snib_lease *lease)
     SIM_CHECK(snib_token(lease) != 0, "a lease without a token");
     bool again = lease != &lease->hold->first;
     if (again) {
+        int held = lease->hold->claim.mode;
         SIM_CHECK(o->owner != NULL && lease->hold->owner == o->owner, "re-entry of a stranger");
+        SIM_CHECK(held == o->mode || (held == SNIB_EXCLUSIVE && o->mode == SNIB_SHARED),
+                  "re-entry with mode %d into mode %d", o->mode, held);
         sim_reach(PATH_REENTERED);
         ask->reentered = true;
         if (sim_clock(&world.machines[ask->machine]).boot_ns > ask->started.boot_ns) {
@@ -89,6 +92,18 @@ static bool deadline_passed(const struct ask *ask)
            m->boot_ns - ask->started.boot_ns >= ask->options.wait_ms * MS;
 }
 
+static bool engine_said_busy(const struct ask *ask)
+{
+    for (size_t i = 0; i < world.record_count; i++) {
+        const struct record *r = world.records[i];
+        if (r->said_busy && r->machine == ask->machine && r->life == ask->life &&
+            r->ticket == ask->ticket) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool may_fail_with(const struct ask *ask, int code)
 {
     const snib_options *o = &ask->options;
@@ -99,8 +114,9 @@ static bool may_fail_with(const struct ask *ask, int code)
     case SNIB_EUNKNOWN:
         if (o->wait_ms == 0) {
             sim_reach(code == SNIB_EBUSY ? PATH_TRY_BUSY : PATH_TRY_UNKNOWN);
+            return code == SNIB_EUNKNOWN || engine_said_busy(ask);
         }
-        return o->wait_ms == 0 || deadline_passed(ask);
+        return deadline_passed(ask);
     case SNIB_ELOST:
         sim_reach(o->min_left_ms > 0 ? PATH_MIN_LEFT_REFUSED : PATH_REENTRY_REFUSED_LOST);
         return o->min_left_ms > 0 || o->owner;
@@ -124,7 +140,7 @@ static bool may_fail_with(const struct ask *ask, int code)
 static void act_in_callback(struct ask *ask)
 {
     struct machine *m = &world.machines[ask->machine];
-    if (world.scripted || world.calm || !sim_chance(world.config.hasty)) {
+    if (world.calm || !sim_chance(world.config.hasty)) {
         return;
     }
     switch (sim_roll(8)) {
@@ -174,9 +190,9 @@ static void on_done(snib_lease *lease, const snib_error *err, void *arg)
     }
     check_grant(ask, lease);
     sim_note(NOTE_TOKEN, ask->machine, (int64_t)snib_token(lease), 0);
-    if (!world.scripted) {
+    if (!world.config.scripted || world.calm) {
         int64_t hold_ms = world.calm ? 5 : world.config.hold_ms;
-        later(ask, GIVE_BACK, sim_span_ns(hold_ms));
+        later(ask, GIVE_BACK, sim_even_ns(hold_ms));
         for (uint64_t n = sim_roll(3); n > 0; n--) {
             later(ask, LOOK, sim_span_ns(hold_ms));
         }
@@ -258,7 +274,7 @@ void sim_ask_any(struct machine *m)
     int name = (int)sim_roll((uint64_t)c->names);
     unsigned permits = c->permits[name];
     bool awry = sim_chance(c->mismatch);
-    o.mode = (permits > 0) != awry ? SNIB_COUNTED
+    o.mode = (permits > 0) != awry   ? SNIB_COUNTED
              : sim_chance(c->shared) ? SNIB_SHARED
                                      : SNIB_EXCLUSIVE;
     o.permits = o.mode != SNIB_COUNTED ? 1 : permits ? permits : 2;
@@ -350,8 +366,8 @@ void sim_look(struct ask *ask)
     int64_t left_ms = snib_left_ms(ask->lease);
     sim_note(NOTE_LOOKS, m->index, state, left_ms);
     SIM_CHECK(!ask->saw_lost || state == SNIB_LOST, "LOST is final, but state is %d", state);
-    SIM_CHECK(believed == (state == SNIB_HELD || state == SNIB_DOUBTFUL),
-              "state %d, believed %d", state, believed);
+    SIM_CHECK(believed == (state == SNIB_HELD || state == SNIB_DOUBTFUL), "state %d, believed %d",
+              state, believed);
     SIM_CHECK(believed || left_ms <= 0, "state %d with %lld ms left", state, (long long)left_ms);
     SIM_CHECK(state != SNIB_RELEASED || closed(ask), "RELEASED, but the client is open");
     ask->saw_lost = state == SNIB_LOST;
@@ -372,13 +388,41 @@ void sim_give_back(struct ask *ask)
     sim_reach(lost          ? PATH_RELEASED_AFTER_LOSS
               : closed(ask) ? PATH_RELEASED_AFTER_CLOSE
                             : PATH_RELEASED_BEFORE_LOSS);
+    const struct record *r = closed(ask) ? NULL : sim_record_of(h);
+    SIM_CHECK(!r || !r->survives || h->stage == SNIB__HELD || world.now_ns < world.recovered_ns,
+              "kept through the calm, but in stage %d", (int)h->stage);
     snib_error error;
     int rc = snib_release(&ask->lease, &error);
     sim_note(NOTE_RELEASES, m->index, (int64_t)ask->ticket, rc);
     SIM_CHECK(!ask->lease, "the lease is still there");
-    SIM_CHECK(rc == (lost ? SNIB_ELOST : SNIB_OK), "release answers %s, lost: %d",
-              snib_errname(rc), lost);
+    SIM_CHECK(rc == (lost ? SNIB_ELOST : SNIB_OK), "release answers %s, lost: %d", snib_errname(rc),
+              lost);
     ask->used = false;
+}
+
+/* In the calm all give back soon; but some stay a while, and whoever has time enough to renew
+ * must not lose anything any more. */
+void sim_give_back_calmly(struct ask *ask)
+{
+    const struct sim_config *c = &world.config;
+    struct machine *m = &world.machines[ask->machine];
+    if (!ask->used || !ask->lease) {
+        return;
+    }
+    if (closed(ask) || !c->leased || sim_chance(50)) {
+        later(ask, GIVE_BACK, sim_span_ns(10));
+        return;
+    }
+    later(ask, GIVE_BACK, c->ttl_ms * 3 / 2 * MS);
+    const struct snib__hold *h = ask->lease->hold;
+    struct record *r = sim_record_of(h);
+    int64_t needed_ms = h->claim.ttl_ms / 12 + 3 * c->timeout_ms + 6 * c->delay_ms + 200;
+    r->survives = sim_believes(h, m) && !h->no_renew && h->max_hold_ns == SNIB__NEVER &&
+                  !r->broken && !r->reported &&
+                  snib__lease_left_ns(h, sim_clock(m)) > needed_ms * MS;
+    if (r->survives) {
+        sim_reach(PATH_KEPT_THROUGH_THE_CALM);
+    }
 }
 
 /* ---- What happens to users -------------------------------------------------------------- */

@@ -46,6 +46,11 @@ int64_t sim_span_ns(int64_t most_ms)
     return (int64_t)sim_roll((most >> sim_roll(7)) + 1);
 }
 
+int64_t sim_even_ns(int64_t most_ms)
+{
+    return sim_chance(50) ? sim_span_ns(most_ms) : (int64_t)sim_roll((uint64_t)(most_ms * MS) + 1);
+}
+
 /* What the core gets for the kernel's random numbers. */
 static void random_bytes(void *out, size_t size)
 {
@@ -166,8 +171,7 @@ static struct event take_event(void)
 static void take_letter(const struct event *event)
 {
     struct machine *m = &world.machines[event->machine];
-    if (!m->client || m->life != event->message.life || m->dead ||
-        world.now_ns < m->cut_until_ns) {
+    if (!m->client || m->life != event->message.life || m->dead || world.now_ns < m->cut_until_ns) {
         sim_note(NOTE_LOSES, m->index, event->message.kind, (int64_t)event->message.record);
         return;
     }
@@ -291,7 +295,7 @@ void sim_crank(struct machine *m)
     snib *client = m->client;
     snib__enter(client);
     note_deadlines(m);
-    if (sim_chance(25)) { /* the timers may come before the letters */
+    if (!world.config.scripted && sim_chance(25)) { /* the timers may come before the letters */
         snib__settle(client);
     }
     read_letters(m);
@@ -452,10 +456,39 @@ static bool asks_left(void)
     return false;
 }
 
+static int by_time(const void *a, const void *b)
+{
+    return sooner(a, b) ? -1 : 1;
+}
+
+/* What is still on its way arrives soon, in the order it would have come. */
+static void hurry_messages(void)
+{
+    int64_t latest = world.now_ns + 2 * world.config.delay_ms * MS;
+    qsort(world.events, world.event_count, sizeof *world.events, by_time);
+    for (size_t i = 0; i < world.event_count; i++) {
+        struct event *e = &world.events[i];
+        bool message = e->kind == TO_SERVER || e->kind == TO_CLIENT;
+        e->at_ns = message && e->at_ns > latest ? latest : e->at_ns;
+        e->order = ++world.event_order;
+    }
+    qsort(world.events, world.event_count, sizeof *world.events, by_time); /* sorted is a heap */
+    for (int i = 0; i < world.config.machines; i++) {
+        for (int k = 0; k < CHANNELS; k++) {
+            int64_t *to_server = &world.machines[i].to_server_ns[k];
+            int64_t *to_client = &world.machines[i].to_client_ns[k];
+            *to_server = *to_server > latest ? latest : *to_server;
+            *to_client = *to_client > latest ? latest : *to_client;
+        }
+    }
+}
+
 void sim_calm(void)
 {
     sim_note(NOTE_CALM, -1, 0, 0);
     world.calm = true;
+    world.recovered_ns = world.now_ns + world.config.ttl_ms * MS;
+    hurry_messages();
     for (int i = 0; i < world.config.machines; i++) {
         struct machine *m = &world.machines[i];
         m->cut_until_ns = 0;
@@ -465,9 +498,7 @@ void sim_calm(void)
         memset(m->stalled_ns, 0, sizeof m->stalled_ns);
         sim_resume(m);
         for (int k = 0; k < ASKS; k++) {
-            struct event event = {.kind = GIVE_BACK, .machine = i, .ask = k};
-            event.turn = m->asks[k].turn;
-            sim_post(&event, world.now_ns + sim_span_ns(10));
+            sim_give_back_calmly(&m->asks[k]);
         }
     }
     const struct sim_config *c = &world.config;

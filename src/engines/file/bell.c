@@ -192,15 +192,22 @@ struct file_claim *snib__file_by_cookie(struct file_session *fs, uint64_t cookie
 void snib__file_cookie_add(struct file_claim *c)
 {
     struct file_claim **head = &file_session_of(c->claim)->cookies[c->cookie % COOKIE_BUCKETS];
-    c->next_cookie = *head;
-    *head = c;
+    if (!c->named) {
+        c->named = true;
+        c->next_cookie = *head;
+        *head = c;
+    }
 }
 
 void snib__file_cookie_remove(struct file_claim *c)
 {
+    if (!c->named) {
+        return;
+    }
     struct file_claim **at = &file_session_of(c->claim)->cookies[c->cookie % COOKIE_BUCKETS];
     while (*at != c) {
         at = &(*at)->next_cookie;
     }
     *at = c->next_cookie;
+    c->named = false;
 }

@@ -54,20 +54,20 @@ const char *snib__file_network_name(long magic)
 
 /* ---- Where ------------------------------------------------------------------------------ */
 
-static int home_path(char **out, struct failure *why)
+static int home_path(struct file_session *fs, struct failure *why)
 {
     struct passwd entry;
     struct passwd *found = NULL;
     char buffer[LOOKUP_BYTES];
-    int rc = getpwuid_r(geteuid(), &entry, buffer, sizeof buffer, &found);
+    int rc = getpwuid_r(fs->user, &entry, buffer, sizeof buffer, &found);
     if (!found || !found->pw_dir || found->pw_dir[0] != '/') {
         return snib__file_fail(why, SNIB_EUNSAFE, rc,
                                "user id %u has no home directory in the password database; name "
                                "a directory: file:///DIRECTORY",
-                               (unsigned)geteuid());
+                               (unsigned)fs->user);
     }
-    if (asprintf(out, "%s/.local/state/snib", found->pw_dir) < 0) {
-        *out = NULL;
+    if (asprintf(&fs->path, "%s/.local/state/snib", found->pw_dir) < 0) {
+        fs->path = NULL;
         return snib__file_fail(why, SNIB_ENOMEM, 0, "out of memory");
     }
     return 0;
@@ -76,8 +76,8 @@ static int home_path(char **out, struct failure *why)
 static int find_path(struct file_session *fs, struct failure *why)
 {
     const char *path = fs->session->url->path;
-    if (path[0] == '\0' && geteuid() != 0) {
-        return home_path(&fs->path, why);
+    if (path[0] == '\0' && fs->user != 0) {
+        return home_path(fs, why);
     }
     if (path[0] != '\0' && strspn(path, "/") == strlen(path)) {
         return snib__file_fail(why, SNIB_EINVAL, 0,
@@ -178,11 +178,11 @@ static int check_trust(const struct file_session *fs, const struct stat *st, str
     if (fs->grouped) {
         return check_shared_mode(fs, st, why);
     }
-    if (st->st_uid != 0 && st->st_uid != geteuid()) {
+    if (st->st_uid != 0 && st->st_uid != fs->user) {
         return snib__file_fail(why, SNIB_EUNSAFE, 0,
                                "%.200s belongs to user id %u, who could replace a lock file; it "
                                "must be root's or yours (user id %u), or shared by ?group=NAME",
-                               fs->path, (unsigned)st->st_uid, (unsigned)geteuid());
+                               fs->path, (unsigned)st->st_uid, (unsigned)fs->user);
     }
     if (st->st_mode & S_ISVTX) {
         return 0; /* sticky: only the owner of a file can replace it, and that is checked */
@@ -266,12 +266,13 @@ static int open_checked(struct file_session *fs, struct failure *why)
     fs->dir = fd;
     fs->dir_dev = st.st_dev;
     fs->dir_ino = st.st_ino;
-    fs->dir_tick = snib__file_tick();
+    fs->dir_tick = file_tick();
     return 0;
 }
 
 int snib__file_directory_open(struct file_session *fs, struct failure *why)
 {
+    fs->user = geteuid();
     int rc = find_path(fs, why);
     if (rc == 0) {
         rc = find_group(fs, why);
@@ -286,7 +287,7 @@ int snib__file_directory_check(struct file_session *fs, struct failure *why)
 {
     struct stat st;
     if (lstat(fs->path, &st) == 0 && st.st_dev == fs->dir_dev && st.st_ino == fs->dir_ino) {
-        fs->dir_tick = snib__file_tick();
+        fs->dir_tick = file_tick();
         return 0;
     }
     int rc = open_checked(fs, why);

@@ -112,7 +112,7 @@ void snib__file_list_remove(struct claim_list *list, struct file_claim *c)
 
 static void attach(struct file_claim *c, struct lockfile *f)
 {
-    snib__file_use(f);
+    file_use(f);
     c->file = f;
 }
 
@@ -122,12 +122,9 @@ void snib__file_detach(struct file_claim *c)
     c->phase = PHASE_NONE;
     c->file = NULL;
     if (f) {
-        snib__file_unuse(f);
+        file_unuse(f);
     }
-    if (c->named) {
-        c->named = false;
-        snib__file_cookie_remove(c);
-    }
+    snib__file_cookie_remove(c);
 }
 
 /* ---- Answers ---------------------------------------------------------------------------- */
@@ -146,7 +143,8 @@ void snib__file_failed(struct file_claim *c, const struct failure *why)
 
 static void listen_in(struct file_claim *c)
 {
-    if (c->claim->listens && !c->attends) {
+    snib__file_cookie_add(c);
+    if (!c->attends) {
         c->attends = true;
         c->claim->session->attend++;
     }
@@ -168,7 +166,9 @@ void snib__file_held(struct file_claim *c)
     if (c->claim->mode != SNIB_EXCLUSIVE) {
         snib__file_list_add(&c->file->holding, c);
     }
-    listen_in(c);
+    if (c->claim->listens) {
+        listen_in(c);
+    }
     say_held(c, SNIB__ATTEMPT);
 }
 
@@ -257,8 +257,6 @@ static void number(struct file_claim *c)
     c->cookie ^= ++fs->serial * 0x9e3779b97f4a7c15ULL;
     c->nonce = (c->nonce ^ (uint32_t)fs->serial) & NONCE_MASK;
     c->nonce += c->nonce == 0 ? 1U : 0U;
-    snib__file_cookie_add(c);
-    c->named = true;
 }
 
 void snib__file_start(struct file_claim *c)
@@ -294,7 +292,7 @@ void snib__file_start(struct file_claim *c)
         }
         snib__file_move_on(f); /* replaced: the others here, then we */
         c->file = NULL;
-        snib__file_unuse(f);
+        file_unuse(f);
         if (++c->moves > MOVES_MAX) {
             snib__file_fail(&why, SNIB_EUNSAFE, 0, "its lock file is replaced again and again");
             snib__file_failed(c, &why);
@@ -320,7 +318,9 @@ static void attempt(struct snib__claim *claim)
         say_behind_flock(c, SNIB__QUEUED, snib__file_flocker(c->path_dev, c->path_ino));
         break;
     case PHASE_NONE:
-        *c = (struct file_claim){.claim = claim, .path_fd = -1};
+        c->claim = claim;
+        c->path_fd = -1;
+        c->moves = 0;
         if (check_name(claim, &why) < 0) {
             snib__file_failed(c, &why);
         } else {
@@ -336,7 +336,7 @@ static void attempt(struct snib__claim *claim)
 static void publish(struct file_claim *c)
 {
     struct lockfile *f = c->file;
-    if (!c->claim->listens || c->published || snib__file_bell_open(f->session) != 0) {
+    if (c->published || snib__file_bell_open(f->session) != 0) {
         return;
     }
     uint32_t flags = HAS_BELL | LISTENS;
@@ -351,13 +351,16 @@ static void verify(struct file_claim *c, struct snib__claim *claim)
         snib__answer(claim, SNIB__RENEW, &gone);
         return;
     }
-    if (snib__file_presence(c->file, true) == REPLACED || !snib__file_flock_valid(c)) {
+    struct failure why;
+    if (snib__file_presence_fully(c->file, &why) == REPLACED || !snib__file_flock_valid(c)) {
         gone.reason = "the lock file was removed or replaced";
         snib__answer(claim, SNIB__RENEW, &gone);
         return;
     }
-    publish(c);
-    listen_in(c);
+    if (c->claim->listens) {
+        publish(c);
+        listen_in(c);
+    }
     say_held(c, SNIB__RENEW);
 }
 
@@ -372,11 +375,13 @@ static void renew(struct snib__claim *const claims[], size_t n)
 static void release(struct snib__claim *claim)
 {
     struct file_claim *c = claim->state;
-    struct snib__result result = {.status = SNIB__GONE, .holder_left_ms = -1};
+    static const struct snib__result gone = {.status = SNIB__GONE, .holder_left_ms = -1};
+    static const struct snib__result lost = {.status = SNIB__LOST_BEFORE, .holder_left_ms = -1};
+    const struct snib__result *result = &gone;
     switch (c->phase) {
     case PHASE_HELD:
         if (c->file->replaced) {
-            result.status = SNIB__LOST_BEFORE;
+            result = &lost;
         }
         snib__file_drop(c);
         break;
@@ -395,7 +400,7 @@ static void release(struct snib__claim *claim)
     }
     snib__file_detach(c);
     file_session_of(claim)->answered = true;
-    snib__answer(claim, SNIB__RELEASE, &result);
+    snib__answer(claim, SNIB__RELEASE, result);
 }
 
 /* ---- Open and close --------------------------------------------------------------------- */
@@ -438,6 +443,9 @@ static void introduce(struct file_session *fs)
     }
     snib__random(&self->session, sizeof self->session);
     snprintf(self->who, sizeof self->who, "%s", fs->session->who);
+    fs->draft = *self;
+    fs->held.status = SNIB__HELD_NOW;
+    fs->held.left_ms = -1; /* for ever */
 }
 
 static int file_open(struct snib__session *session, snib_error *err)
@@ -479,11 +487,11 @@ static void abandon(struct lockfile *f)
             snib__file_record_drop(f, i);
         }
     }
-    (void)snib__file_lock(f->fd, F_UNLCK, 0, 0);
+    (void)file_lock(f->fd, F_UNLCK, 0, 0);
     for (const struct file_claim *c = f->waiting.first; c; c = c->after) {
         snib__file_ring_behind(f, c->ticket);
     }
-    if (snib__file_waiting(f) != 0) {
+    if (snib__file_waiting(f, file_tick()) != 0) {
         snib__file_ring_behind(f, 0);
     }
 }

@@ -16,10 +16,12 @@
 #include "engines/engine.h"
 #include "engines/file/layout.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define FILE_NAME_BYTES 256
 #define NS_PER_MS 1000000LL
@@ -94,9 +96,9 @@ struct lockfile {
     dev_t dev;
     ino_t ino;
     const struct front *map; /* of the first page; NULL on first use and on network file systems */
-    bool used;               /* it has been read once */
+    bool known;              /* checked, and read once */
     bool replaced;           /* the name leads elsewhere now; only those already here use it */
-    int64_t stat_tick;       /* coarse clock at the last fstat, */
+    int64_t stat_tick;       /* coarse clock at the last look, */
     int64_t path_tick;       /* at the last look whether the name leads here */
 
     /* Ours. */
@@ -120,6 +122,7 @@ struct lockfile {
     size_t watch_count;
 
     struct lockfile *next_hash, *older, *newer;
+    bool touched; /* used since the cache last looked */
     uint64_t hash;
     char file_name[FILE_NAME_BYTES];
     char name[];
@@ -141,13 +144,16 @@ struct file_session {
     dev_t dir_dev;
     ino_t dir_ino;
     int64_t dir_tick;
+    uid_t user; /* ours, effective */
     bool grouped;
     gid_t group;
     const char *group_name;
     bool network;
 
     bool in_gate;
-    struct record self; /* what all records of this session have in common */
+    struct record self;  /* what all records of this session have in common, */
+    struct record draft; /* and one of them */
+    struct snib__result held; /* an answer, likewise */
     uint64_t serial;
 
     /* lockfile.c */
@@ -210,30 +216,50 @@ int snib__file_decode(char out[FILE_NAME_BYTES], const char *file_name);
 /* ---- lockfile.c ------------------------------------------------------------------------- */
 
 /* 0, EAGAIN when somebody else is in the way, or another errno. */
-int snib__file_lock(int fd, short type, off_t start, off_t length);
+static inline int file_lock(int fd, short type, off_t start, off_t length)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
+    while (fcntl(fd, F_OFD_SETLK, &lock) < 0) {
+        if (errno != EINTR) {
+            return errno == EACCES ? EAGAIN : errno;
+        }
+    }
+    return 0;
+}
+
 void snib__file_unlock(struct lockfile *, off_t start, off_t length);
 /* Would somebody else be in the way? `*found` is one of them. */
 bool snib__file_blocked(int fd, short type, off_t start, off_t length, struct flock *found);
 
-int64_t snib__file_tick(void); /* a coarse clock, nearly free */
+/* A coarse clock, nearly free. */
+static inline int64_t file_tick(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (int64_t)now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
 struct lockfile *snib__file_find(struct file_session *, const char *name, struct failure *);
-/* A descriptor of a file that passed all checks, or a code. */
-int snib__file_open_at(struct file_session *, const char *file_name, int flags, struct stat *,
-                       struct failure *);
-void snib__file_use(struct lockfile *);
-void snib__file_unuse(struct lockfile *); /* the last one: to the cache, or closed */
+/* A descriptor, or a code. Nothing is known of the file yet: snib__file_trust. */
+int snib__file_open_at(struct file_session *, const char *file_name, int flags, struct failure *);
+int snib__file_trust(struct file_session *, const char *file_name, const struct statx *,
+                     struct failure *);
+void snib__file_put_away(struct lockfile *); /* idle: to the cache, or closed */
+
+
 bool snib__file_evict_idle(struct file_session *);
 void snib__file_stray(struct lockfile *); /* newcomers must not find it any more */
 void snib__file_close_all(struct file_session *);
 
-enum presence { PRESENT, SHRUNK, REPLACED };
-/* Is what we have open still what the name leads to? `fully`: do not rely on a recent look. */
-enum presence snib__file_presence(struct lockfile *, bool fully);
+enum presence { PRESENT, SHRUNK, REPLACED, REFUSED };
+/* Is what we have open still what the name leads to, and may it be trusted? PRESENT: the map, if
+ * there is one, may be touched now. REFUSED: see `why`. */
+enum presence snib__file_presence(struct lockfile *, int64_t tick, struct failure *why);
+enum presence snib__file_presence_fully(struct lockfile *, struct failure *why); /* look again */
 
 bool snib__file_leads_here(struct lockfile *); /* the second half of it */
-bool snib__file_mapped(struct lockfile *); /* the map may be touched now */
 bool snib__file_front(struct lockfile *, struct front *out); /* read; false: it cannot be */
-uint32_t snib__file_waiting(struct lockfile *); /* as the header says now */
+uint32_t snib__file_waiting(struct lockfile *, int64_t tick); /* as the header says now */
 
 /* ---- slot.c ----------------------------------------------------------------------------- */
 
@@ -247,7 +273,8 @@ enum taken snib__file_take_shared(struct file_claim *, struct failure *);
 void snib__file_drop_exclusive(struct file_claim *);
 void snib__file_drop_shared(struct file_claim *);
 bool snib__file_slot_open(struct lockfile *, int mode); /* could a claim of anybody go? */
-void snib__file_fill(struct record *, const struct file_claim *, enum record_state);
+/* What its record shall be; in the session's draft, until the next one. */
+const struct record *snib__file_draft(const struct file_claim *, enum record_state);
 uint64_t snib__file_next_token(uint64_t last, int64_t now_us);
 /* Whose slot lock is this? Record 0 if the lock's length proves it, else NULL. */
 const struct record *snib__file_proved(const struct record *holder, const struct flock *found);
@@ -416,6 +443,22 @@ void snib__file_sight_end(struct sight *);
 void snib__file_inspect(struct snib__query *);
 void snib__file_evict(struct snib__query *);
 int64_t snib__file_evict_check(struct file_session *, int64_t now_ns); /* when to come again */
+
+/* ---- In use, or not --------------------------------------------------------------------- */
+
+static inline void file_use(struct lockfile *f)
+{
+    if (f->claims++ == 0) {
+        f->session->idle--;
+    }
+}
+
+static inline void file_unuse(struct lockfile *f)
+{
+    if (--f->claims == 0) {
+        snib__file_put_away(f);
+    }
+}
 
 /* ---- Small things ----------------------------------------------------------------------- */
 

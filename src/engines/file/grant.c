@@ -70,20 +70,18 @@ static enum taken write_failed(const struct lockfile *f, int sys, struct failure
 /* The record of a shared or counted holder. */
 static enum taken record_holder(struct view *v, struct file_claim *c, struct failure *why)
 {
-    struct record r;
-    bool fresh = c->record == 0;
-    if (fresh) {
+    if (c->record == 0) {
         c->record = snib__file_record_take(v, why);
         if (!c->record) {
             return TAKE_FAILED;
         }
     }
-    snib__file_fill(&r, c, RECORD_HOLDING);
-    if (snib__file_record_write(v->file, c->record, &r) != 0) {
+    const struct record *r = snib__file_draft(c, RECORD_HOLDING);
+    if (snib__file_record_write(v->file, c->record, r) != 0) {
         return write_failed(v->file, errno, why);
     }
-    v->records[c->record] = r;
-    c->published = (r.flags & LISTENS) != 0;
+    v->records[c->record] = *r;
+    c->published = (r->flags & LISTENS) != 0;
     return TAKEN;
 }
 
@@ -206,7 +204,7 @@ static enum taken take_permit(struct view *v, struct file_claim *c, struct failu
 {
     struct lockfile *f = v->file;
     int64_t now_us = snib__wall_us();
-    int sys = snib__file_lock(f->fd, F_WRLCK, PERMIT_AT + (off_t)c->permit, 1);
+    int sys = file_lock(f->fd, F_WRLCK, PERMIT_AT + (off_t)c->permit, 1);
     if (sys != 0) {
         return sys == EAGAIN ? NOT_FREE : write_failed(f, sys, why);
     }
@@ -214,7 +212,7 @@ static enum taken take_permit(struct view *v, struct file_claim *c, struct failu
     enum taken taken = TAKEN;
     c->since_ms = now_us / 1000;
     c->token = snib__file_next_token(v->front.holder.token, now_us);
-    if (snib__file_presence(f, true) == REPLACED) {
+    if (snib__file_presence_fully(f, why) == REPLACED) {
         taken = TAKE_REPLACED;
     } else if (c->token == 0) {
         taken = write_failed(f, EOVERFLOW, why);

@@ -84,7 +84,7 @@ static bool write_kind(struct view *v, uint32_t kind, uint32_t permits, struct f
     struct lockfile *f = v->file;
     bool was_counted = v->front.header.words.kind == KIND_COUNTED;
     bool guard = kind == KIND_COUNTED && !was_counted;
-    if (guard && snib__file_lock(f->fd, F_WRLCK, SLOT_AT, 1) != 0) {
+    if (guard && file_lock(f->fd, F_WRLCK, SLOT_AT, 1) != 0) {
         snib__file_fail(why, SNIB_EKIND, 0,
                         "it is in use as exclusive or shared, and was asked for as counted");
         return false;

@@ -4,22 +4,24 @@
  *
  * A file is never unlinked, renamed or truncated by us. Somebody else may do so, and then the
  * name leads to another inode, or nowhere, while we lock the old one. So after every lock the
- * link count is looked at (one fstat, which also says that the mapped page is still there), and
+ * link count is looked at (one statx, which also says that the mapped page is still there), and
  * when the last look is older than a tenth of a second, whether the path and the directory's path
  * lead where they led. What is replaced is left to those who hold it, and opened anew.
  *
  * Reading the header costs a system call on first use; from the second on it is mapped, read
  * only: pages are coherent with write(2) on local file systems. Writing is always pwrite, so
  * that a full disk is an error and not a SIGBUS. A file shrunk by somebody else would make
- * reading one, so the map is touched only after an fstat within the same tick of the coarse clock.
+ * reading one, so the map is touched only after a statx within the same tick of the coarse clock.
  */
 #include "engines/file/file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,23 +29,12 @@
 
 /* ---- Kernel locks ----------------------------------------------------------------------- */
 
-int snib__file_lock(int fd, short type, off_t start, off_t length)
-{
-    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
-    while (fcntl(fd, F_OFD_SETLK, &lock) < 0) {
-        if (errno != EINTR) {
-            return errno == EACCES ? EAGAIN : errno;
-        }
-    }
-    return 0;
-}
-
 /* Cutting a range in two needs memory in the kernel, so even this can fail. Then nobody may use
  * this descriptor again, and closing it, when the last of us leaves, unlocks everything. */
 void snib__file_unlock(struct lockfile *f, off_t start, off_t length)
 {
     for (int tries = 0; tries < 100; tries++) {
-        if (snib__file_lock(f->fd, F_UNLCK, start, length) == 0) {
+        if (file_lock(f->fd, F_UNLCK, start, length) == 0) {
             return;
         }
     }
@@ -65,29 +56,25 @@ bool snib__file_blocked(int fd, short type, off_t start, off_t length, struct fl
 
 /* ---- Opening ---------------------------------------------------------------------------- */
 
-int64_t snib__file_tick(void)
+int snib__file_trust(struct file_session *fs, const char *name, const struct statx *st,
+                     struct failure *why)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (int64_t)now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
-static int check_file(const struct file_session *fs, const char *name, const struct stat *st,
-                      struct failure *why)
-{
-    if (!S_ISREG(st->st_mode)) {
+    if (!S_ISREG(st->stx_mode)) {
         return snib__file_fail(why, SNIB_EUNSAFE, 0, "%.100s/%.200s is not a regular file",
                                fs->path, name);
     }
-    if (st->st_nlink > 1) {
-        return snib__file_fail(why, SNIB_EUNSAFE, 0, "%.100s/%.200s has %lu links, must have one",
-                               fs->path, name, (unsigned long)st->st_nlink);
+    if (st->stx_nlink > 1) {
+        return snib__file_fail(why, SNIB_EUNSAFE, 0, "%.100s/%.200s has %u links, must have one",
+                               fs->path, name, st->stx_nlink);
     }
-    if (fs->grouped ? st->st_gid != fs->group : st->st_uid != 0 && st->st_uid != geteuid()) {
+    bool ours = fs->grouped ? st->stx_gid == fs->group && !(st->stx_mode & S_IWOTH)
+                            : st->stx_uid == 0 || st->stx_uid == fs->user;
+    if (!ours) {
         return snib__file_fail(why, SNIB_EUNSAFE, 0,
-                               "%.100s/%.180s belongs to user id %u, group %u, which is not to be "
-                               "trusted here",
-                               fs->path, name, (unsigned)st->st_uid, (unsigned)st->st_gid);
+                               "%.100s/%.160s belongs to user id %u, group %u, mode %04o, and is "
+                               "not to be trusted here",
+                               fs->path, name, st->stx_uid, st->stx_gid,
+                               (unsigned)(st->stx_mode & 07777));
     }
     return 0;
 }
@@ -159,37 +146,22 @@ static int cannot_open(const struct file_session *fs, const char *name, struct f
                            fs->path, name, strerror(sys));
 }
 
-int snib__file_open_at(struct file_session *fs, const char *name, int flags, struct stat *st,
-                       struct failure *why)
+int snib__file_open_at(struct file_session *fs, const char *name, int flags, struct failure *why)
 {
-    if (snib__file_tick() - fs->dir_tick > PATH_CHECK_NS) {
+    if (file_tick() - fs->dir_tick > PATH_CHECK_NS) {
         int rc = snib__file_directory_check(fs, why);
         if (rc < 0) {
             return rc;
         }
     }
-    for (int tries = 0;; tries++) {
-        int fd = open_or_make(fs, name, flags);
-        if (fd < 0) {
-            if (!worth_again(fs, flags, tries)) {
-                return cannot_open(fs, name, why);
-            }
-            continue;
+    int fd;
+    int tries = 0;
+    while ((fd = open_or_make(fs, name, flags)) < 0) {
+        if (!worth_again(fs, flags, tries++)) {
+            return cannot_open(fs, name, why);
         }
-        int rc = fstat(fd, st) < 0 ? cannot_open(fs, name, why) : 0;
-        if (rc == 0 && st->st_nlink == 0 && tries < 20) {
-            close(fd);
-            continue;
-        }
-        if (rc == 0) {
-            rc = check_file(fs, name, st, why);
-        }
-        if (rc < 0) {
-            close(fd);
-            return rc;
-        }
-        return fd;
     }
+    return fd;
 }
 
 /* ---- The cache -------------------------------------------------------------------------- */
@@ -233,46 +205,40 @@ static void leave_cache(struct lockfile *f)
     *(f->newer ? &f->newer->older : &fs->newest) = f->older;
     *(f->older ? &f->older->newer : &fs->oldest) = f->newer;
     f->newer = f->older = NULL;
-    fs->idle--;
 }
 
-bool snib__file_evict_idle(struct file_session *fs)
-{
-    struct lockfile *f = fs->oldest;
-    if (!f) {
-        return false;
-    }
-    leave_cache(f);
-    leave_list(&fs->files[f->hash % FILE_BUCKETS], f);
-    close_file(f);
-    return true;
-}
-
-void snib__file_use(struct lockfile *f)
-{
-    if (f->claims++ == 0) {
-        leave_cache(f);
-    }
-}
-
-static void cache(struct lockfile *f)
+static void enter_cache(struct lockfile *f)
 {
     struct file_session *fs = f->session;
     f->older = fs->newest;
     *(fs->newest ? &fs->newest->newer : &fs->oldest) = f;
     fs->newest = f;
-    if (++fs->idle > CACHE_MAX) {
-        snib__file_evict_idle(fs);
-    }
 }
 
-void snib__file_unuse(struct lockfile *f)
+/* The file that has been idle for longest, or nearly so: one that was used since we last came by
+ * gets a second chance, which spares the acquire any sorting. */
+bool snib__file_evict_idle(struct file_session *fs)
 {
-    if (--f->claims > 0) {
-        return;
+    while (fs->idle > 0) {
+        struct lockfile *f = fs->oldest;
+        leave_cache(f);
+        if (f->claims == 0 && !f->touched) {
+            fs->idle--;
+            leave_list(&fs->files[f->hash % FILE_BUCKETS], f);
+            close_file(f);
+            return true;
+        }
+        f->touched = false;
+        enter_cache(f);
     }
+    return false;
+}
+
+void snib__file_put_away(struct lockfile *f)
+{
+    struct file_session *fs = f->session;
     if (f->replaced) {
-        leave_list(&f->session->strays, f);
+        leave_list(&fs->strays, f);
         close_file(f);
         return;
     }
@@ -282,12 +248,16 @@ void snib__file_unuse(struct lockfile *f)
     if (f->timer_index) {
         snib__file_timer(f, SNIB__NEVER);
     }
-    cache(f);
+    f->touched = true;
+    if (++fs->idle > CACHE_MAX) {
+        snib__file_evict_idle(fs);
+    }
 }
 
 void snib__file_stray(struct lockfile *f)
 {
     struct file_session *fs = f->session;
+    assert(f->claims > 0);
     if (f->replaced) {
         return;
     }
@@ -295,14 +265,10 @@ void snib__file_stray(struct lockfile *f)
     if (fs->recent == f) {
         fs->recent = NULL;
     }
+    leave_cache(f);
     leave_list(&fs->files[f->hash % FILE_BUCKETS], f);
     f->next_hash = fs->strays;
     fs->strays = f;
-    if (f->claims == 0) {
-        leave_cache(f);
-        leave_list(&fs->strays, f);
-        close_file(f);
-    }
 }
 
 static struct lockfile *open_new(struct file_session *fs, const char *name, uint64_t hash,
@@ -317,22 +283,20 @@ static struct lockfile *open_new(struct file_session *fs, const char *name, uint
     }
     memcpy(f->name, name, size);
     snib__file_encode(f->file_name, name);
-    struct stat st;
-    f->fd = snib__file_open_at(fs, f->file_name, O_RDWR | O_CREAT, &st, why);
+    f->fd = snib__file_open_at(fs, f->file_name, O_RDWR | O_CREAT, why);
     if (f->fd < 0) {
         free(f);
         return NULL;
     }
     fs->file_count++;
     f->session = fs;
-    f->dev = st.st_dev;
-    f->ino = st.st_ino;
-    f->path_tick = snib__file_tick();
+    f->path_tick = file_tick();
     f->due_ns = SNIB__NEVER;
     f->hash = hash;
     f->next_hash = fs->files[hash % FILE_BUCKETS];
     fs->files[hash % FILE_BUCKETS] = f;
-    cache(f);
+    fs->idle++;
+    enter_cache(f);
     return f;
 }
 
@@ -369,14 +333,23 @@ void snib__file_close_all(struct file_session *fs)
 
 /* ---- Looking ---------------------------------------------------------------------------- */
 
+/* Not fstat: whoever asks for the times of a file makes the next write to it stamp it anew, and
+ * that costs more than the write. */
+static bool ask(int dir, const char *name, int flags, struct statx *out)
+{
+    const unsigned wanted =
+        STATX_TYPE | STATX_MODE | STATX_NLINK | STATX_UID | STATX_GID | STATX_INO | STATX_SIZE;
+    return statx(dir, name, flags, wanted, out) == 0;
+}
+
 bool snib__file_leads_here(struct lockfile *f)
 {
     struct file_session *fs = f->session;
-    int64_t tick = snib__file_tick();
-    struct stat at;
+    int64_t tick = file_tick();
+    struct statx at;
     struct failure ignored; /* whoever opens the file next meets the cause */
-    if (fstatat(fs->dir, f->file_name, &at, AT_SYMLINK_NOFOLLOW) < 0 || at.st_ino != f->ino ||
-        at.st_dev != f->dev) {
+    if (!ask(fs->dir, f->file_name, AT_SYMLINK_NOFOLLOW, &at) || at.stx_ino != f->ino ||
+        makedev(at.stx_dev_major, at.stx_dev_minor) != f->dev) {
         return false;
     }
     if (tick - fs->dir_tick > PATH_CHECK_NS && snib__file_directory_check(fs, &ignored) != 0) {
@@ -386,32 +359,49 @@ bool snib__file_leads_here(struct lockfile *f)
     return true;
 }
 
-enum presence snib__file_presence(struct lockfile *f, bool fully)
+/* May it be trusted at all? Asked once, of what was opened. */
+static bool get_to_know(struct lockfile *f, const struct statx *st, struct failure *why)
 {
-    struct stat st;
-    int64_t tick = snib__file_tick();
+    f->ino = st->stx_ino;
+    f->dev = makedev(st->stx_dev_major, st->stx_dev_minor);
+    f->known = snib__file_trust(f->session, f->file_name, st, why) == 0;
+    return f->known;
+}
+
+static void map(struct lockfile *f)
+{
+    void *page = mmap(NULL, FILE_BYTES, PROT_READ, MAP_SHARED, f->fd, 0);
+    f->map = page == MAP_FAILED ? NULL : page;
+}
+
+enum presence snib__file_presence(struct lockfile *f, int64_t tick, struct failure *why)
+{
+    struct statx st;
     f->stat_tick = 0;
-    if (f->replaced || fstat(f->fd, &st) < 0 || st.st_nlink == 0) {
+    if (f->replaced || !ask(f->fd, "", AT_EMPTY_PATH, &st) || st.stx_nlink == 0) {
         return REPLACED;
     }
-    if ((fully || tick - f->path_tick > PATH_CHECK_NS) && !snib__file_leads_here(f)) {
+    bool first = !f->known;
+    if (first && !get_to_know(f, &st, why)) {
+        return REFUSED;
+    }
+    if (tick - f->path_tick > PATH_CHECK_NS && !snib__file_leads_here(f)) {
         return REPLACED;
     }
-    if (st.st_size < FILE_BYTES) {
+    if (st.stx_size < FILE_BYTES) {
         return SHRUNK;
     }
-    f->stat_tick = tick;
-    if (!f->map && f->used && !f->session->network) {
-        void *map = mmap(NULL, FILE_BYTES, PROT_READ, MAP_SHARED, f->fd, 0);
-        f->map = map == MAP_FAILED ? NULL : map;
+    if (!first && !f->map && !f->session->network) {
+        map(f); /* it is used again: worth it */
     }
-    f->used = true;
+    f->stat_tick = tick;
     return PRESENT;
 }
 
-bool snib__file_mapped(struct lockfile *f)
+enum presence snib__file_presence_fully(struct lockfile *f, struct failure *why)
 {
-    return f->map && f->stat_tick == snib__file_tick();
+    f->path_tick = INT64_MIN / 2;
+    return snib__file_presence(f, file_tick(), why);
 }
 
 bool snib__file_front(struct lockfile *f, struct front *out)
@@ -423,13 +413,14 @@ bool snib__file_front(struct lockfile *f, struct front *out)
     return n == (ssize_t)sizeof *out;
 }
 
-uint32_t snib__file_waiting(struct lockfile *f)
+uint32_t snib__file_waiting(struct lockfile *f, int64_t tick)
 {
-    struct stat st;
-    if (!snib__file_mapped(f) && f->map && fstat(f->fd, &st) == 0 && st.st_size >= FILE_BYTES) {
-        f->stat_tick = snib__file_tick();
+    struct statx st;
+    if (f->map && f->stat_tick != tick && ask(f->fd, "", AT_EMPTY_PATH, &st) &&
+        st.stx_size >= FILE_BYTES) {
+        f->stat_tick = tick;
     }
-    if (snib__file_mapped(f)) {
+    if (f->map && f->stat_tick == tick) {
         return __atomic_load_n(&f->map->header.words.waiting, __ATOMIC_ACQUIRE);
     }
     uint32_t waiting;

@@ -48,15 +48,14 @@ static bool write_down(struct view *v, struct turn *t, struct failure *why)
     c->ticket = words->next_ticket++;
     c->since_ms = snib__wall_us() / 1000;
     words->waiting++;
-    struct record r;
-    snib__file_fill(&r, c, RECORD_WAITING);
-    sys = snib__file_record_write(f, index, &r) != 0 ? errno : snib__file_write_words(v);
+    const struct record *r = snib__file_draft(c, RECORD_WAITING);
+    sys = snib__file_record_write(f, index, r) != 0 ? errno : snib__file_write_words(v);
     if (sys != 0) {
         snib__file_fail(why, snib__file_code_of(sys), sys, "cannot write %.100s/%.180s: %s",
                         f->session->path, f->file_name, strerror(sys));
         return false;
     }
-    v->records[index] = r;
+    v->records[index] = *r;
     snib__file_list_remove(&f->joining, c);
     snib__file_list_add(&f->waiting, c);
     c->phase = PHASE_WAITING;
@@ -122,11 +121,9 @@ static void find_rival(struct rival *out, struct view *v)
 {
     struct lockfile *f = v->file;
     struct flock found;
-    struct record own;
     *out = (struct rival){.token = 0};
     if (f->exclusive) {
-        snib__file_fill(&own, f->exclusive, RECORD_HOLDING);
-        name_rival(out, &own);
+        name_rival(out, snib__file_draft(f->exclusive, RECORD_HOLDING));
         return;
     }
     if (v->front.header.words.kind == KIND_RW &&
@@ -227,7 +224,7 @@ static void set_check(struct lockfile *f, int64_t ms)
 {
     uint64_t spread = (uint64_t)ms / 5;
     uint64_t dice = (f->session->self.session ^ f->hash) * 0x9e3779b97f4a7c15ULL;
-    dice ^= (uint64_t)snib__file_tick() * 0xbf58476d1ce4e5b9ULL;
+    dice ^= (uint64_t)file_tick() * 0xbf58476d1ce4e5b9ULL;
     f->check_ms = ms;
     ms += spread ? (int64_t)((dice >> 33) % spread) - (int64_t)(spread / 2) : 0;
     f->check_ns = snib__now().boot_ns + ms * NS_PER_MS;
@@ -348,7 +345,7 @@ void snib__file_pump(struct lockfile *f)
 {
     struct failure why;
     struct view v;
-    snib__file_use(f); /* answers may let the last claim go */
+    file_use(f); /* answers may let the last claim go */
     f->poked = false;
     switch (snib__file_enter(&v, f, &why)) {
     case ENTERED:
@@ -365,13 +362,14 @@ void snib__file_pump(struct lockfile *f)
         break;
     }
     snib__file_schedule(f);
-    snib__file_unuse(f);
+    file_unuse(f);
 }
 
 /* ---- In, and looking again -------------------------------------------------------------- */
 
 void snib__file_join(struct file_claim *c)
 {
+    snib__file_cookie_add(c);
     c->phase = PHASE_JOINING;
     c->told = false;
     c->give_up_ns = snib__now().boot_ns + GATE_LIMIT_MS * NS_PER_MS;
@@ -402,7 +400,7 @@ static bool worth_a_pass(struct lockfile *f)
 void snib__file_check(struct lockfile *f)
 {
     int64_t now_ns = snib__now().boot_ns;
-    snib__file_use(f);
+    file_use(f);
     if (f->poked || f->joining.first || (f->missed && f->waiting.first)) {
         snib__file_pump(f);
     } else if (f->waiting.first && now_ns >= f->check_ns) {
@@ -418,7 +416,7 @@ void snib__file_check(struct lockfile *f)
         snib__file_flock_again(f, now_ns);
     }
     snib__file_schedule(f);
-    snib__file_unuse(f);
+    file_unuse(f);
 }
 
 /* ---- A file that was replaced ----------------------------------------------------------- */
@@ -456,8 +454,8 @@ static void move_claim(struct file_claim *c)
         snib__file_failed(c, &why);
         return;
     }
-    snib__file_use(f);
-    snib__file_unuse(old);
+    file_use(f);
+    file_unuse(old);
     c->file = f;
     c->phase = PHASE_JOINING;
     snib__file_list_add(&f->joining, c);
@@ -466,7 +464,7 @@ static void move_claim(struct file_claim *c)
 void snib__file_move_on(struct lockfile *f)
 {
     struct lockfile *next = NULL;
-    snib__file_use(f);
+    file_use(f);
     snib__file_stray(f);
     if (f->exclusive) {
         tell_holder(f->exclusive);
@@ -485,5 +483,5 @@ void snib__file_move_on(struct lockfile *f)
     if (next) {
         snib__file_pump(next);
     }
-    snib__file_unuse(f);
+    file_unuse(f);
 }

@@ -113,20 +113,29 @@ static int look_at_records(struct sight *s, int fd, struct failure *why)
 int snib__file_sight(struct sight *s, struct file_session *fs, const char *file_name,
                      struct failure *why)
 {
-    struct stat st;
+    struct statx st;
     memset(s, 0, sizeof *s);
     s->slot.l_type = F_UNLCK;
-    int fd = snib__file_open_at(fs, file_name, O_RDONLY, &st, why);
+    int fd = snib__file_open_at(fs, file_name, O_RDONLY, why);
     if (fd < 0) {
         return why->sys == ENOENT ? 1 : fd;
     }
+    int rc = 0;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS & ~STATX_MTIME & ~STATX_CTIME, &st) != 0) {
+        rc = snib__file_fail(why, SNIB_ESYS, errno, "stat %.100s/%.180s", fs->path, file_name);
+    } else {
+        rc = snib__file_trust(fs, file_name, &st, why);
+    }
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
     for (int i = 0; i < GATE_TRIES; i++) {
-        if (snib__file_lock(fd, F_RDLCK, GATE_AT, 1) != EAGAIN) {
+        if (file_lock(fd, F_RDLCK, GATE_AT, 1) != EAGAIN) {
             break;
         }
         nap(i);
     }
-    int rc = 0;
     struct header none = {.version = 0};
     ssize_t n = read_all(fd, &s->header, sizeof s->header, 0);
     if (n == (ssize_t)sizeof s->header &&

@@ -5,7 +5,7 @@
  * The uncontended exclusive acquire, in this order:
  *
  *   lock the slot        the kernel excludes other sessions, our own table our own claims
- *   fstat                is it still the file the name leads to?
+ *   statx                is it still the file the name leads to?
  *   read the header      is it this kind of lock, does nobody wait, which was the last token?
  *   write record 0       the new token and who we are, in one pwrite. Fails: not granted
  *
@@ -43,9 +43,11 @@ uint64_t snib__file_next_token(uint64_t last, int64_t now_us)
     return now_us > 0 && (uint64_t)now_us > last ? (uint64_t)now_us : last + 1;
 }
 
-void snib__file_fill(struct record *r, const struct file_claim *c, enum record_state state)
+/* What is the same in all records of the session stays in the draft from one to the next. */
+const struct record *snib__file_draft(const struct file_claim *c, enum record_state state)
 {
-    *r = c->file->session->self;
+    struct file_session *fs = c->file->session;
+    struct record *r = &fs->draft;
     r->state = state;
     r->mode = (uint32_t)c->claim->mode;
     r->ticket = c->ticket;
@@ -54,9 +56,16 @@ void snib__file_fill(struct record *r, const struct file_claim *c, enum record_s
     r->nonce = c->nonce;
     r->permit = c->permit;
     r->since_ms = c->since_ms;
-    r->flags |= c->claim->listens && r->flags & HAS_BELL ? (uint32_t)LISTENS : 0U;
-    size_t n = strnlen(c->claim->label, sizeof r->label - 1);
-    memcpy(r->label, c->claim->label, n);
+    r->flags = fs->self.flags;
+    if (c->claim->listens && r->flags & HAS_BELL) {
+        r->flags |= LISTENS;
+    }
+    if (c->claim->label[0] || r->label[0]) {
+        size_t n = strnlen(c->claim->label, sizeof r->label - 1);
+        memset(r->label, 0, sizeof r->label);
+        memcpy(r->label, c->claim->label, n);
+    }
+    return r;
 }
 
 const struct record *snib__file_proved(const struct record *holder, const struct flock *found)
@@ -82,15 +91,14 @@ static enum taken write_holder(struct file_claim *c, uint64_t last, struct failu
                         f->session->path, f->file_name);
         return TAKE_FAILED;
     }
-    struct record r;
-    snib__file_fill(&r, c, RECORD_HOLDING);
-    if (snib__file_record_write(f, 0, &r) != 0) {
+    const struct record *r = snib__file_draft(c, RECORD_HOLDING);
+    if (snib__file_record_write(f, 0, r) != 0) {
         int sys = errno;
         snib__file_fail(why, snib__file_code_of(sys), sys, "cannot write %.100s/%.180s: %s",
                         f->session->path, f->file_name, strerror(sys));
         return TAKE_FAILED;
     }
-    c->published = (r.flags & LISTENS) != 0;
+    c->published = (r->flags & LISTENS) != 0;
     f->exclusive = c;
     return TAKEN;
 }
@@ -99,7 +107,7 @@ static enum taken write_holder(struct file_claim *c, uint64_t last, struct failu
 static enum taken back_out(struct lockfile *f, enum taken answer)
 {
     unlock_slot(f);
-    if (snib__file_waiting(f) != 0) {
+    if (snib__file_waiting(f, file_tick()) != 0) {
         snib__file_ring_behind(f, 0);
     }
     return answer;
@@ -107,7 +115,7 @@ static enum taken back_out(struct lockfile *f, enum taken answer)
 
 static enum taken lock_slot(const struct file_claim *c, short type, struct failure *why)
 {
-    int sys = snib__file_lock(c->file->fd, type, SLOT_AT, slot_length(owner_of(c)));
+    int sys = file_lock(c->file->fd, type, SLOT_AT, slot_length(owner_of(c)));
     if (sys == 0) {
         return TAKEN;
     }
@@ -122,11 +130,11 @@ static enum taken lock_slot(const struct file_claim *c, short type, struct failu
 /* Of a file read for the first time or again: is everything as the quick way needs it? */
 static bool quick(const struct lockfile *f, const struct header *h, bool named)
 {
-    size_t length = strlen(f->name);
     if (memcmp(h->magic, FILE_MAGIC, sizeof h->magic) != 0 || h->version != FILE_VERSION ||
         h->words.kind != KIND_RW) {
         return false;
     }
+    size_t length = named ? strlen(f->name) : 0;
     return !named || (h->name_length == length && memcmp(h->name, f->name, length) == 0);
 }
 
@@ -137,23 +145,27 @@ enum taken snib__file_take_fast(struct file_claim *c, struct failure *why)
     if (f->exclusive || f->shared || !alone) {
         return NOT_FREE;
     }
-    if (snib__file_mapped(f) && snib__file_waiting(f)) {
+    int64_t tick = file_tick();
+    if (f->map && f->stat_tick == tick && snib__file_waiting(f, tick)) {
         return NOT_FREE; /* no need to disturb them */
     }
     enum taken taken = lock_slot(c, F_WRLCK, why);
     if (taken != TAKEN) {
         return taken;
     }
-    enum presence presence = snib__file_presence(f, false);
+    enum presence presence = snib__file_presence(f, tick, why);
     if (presence != PRESENT) {
-        return back_out(f, presence == REPLACED ? TAKE_REPLACED : NOT_FREE);
+        return back_out(f, presence == REPLACED  ? TAKE_REPLACED
+                           : presence == REFUSED ? TAKE_FAILED
+                                                 : NOT_FREE);
     }
     struct front read;
-    const struct front *front = &read;
-    if (snib__file_mapped(f)) {
-        front = f->map;
-    } else if (!snib__file_front(f, &read)) {
-        return back_out(f, NOT_FREE);
+    const struct front *front = f->map;
+    if (!front) {
+        front = &read;
+        if (!snib__file_front(f, &read)) {
+            return back_out(f, NOT_FREE);
+        }
     }
     uint32_t waiting = __atomic_load_n(&front->header.words.waiting, __ATOMIC_ACQUIRE);
     if (waiting || !quick(f, &front->header, front == &read)) {
@@ -166,7 +178,7 @@ enum taken snib__file_take_fast(struct file_claim *c, struct failure *why)
 /* Locked, and it is the right file; record 0 as it is now that nobody else can write it. */
 static enum taken settle(struct lockfile *f, struct front *front, struct failure *why)
 {
-    if (snib__file_presence(f, true) == REPLACED) {
+    if (snib__file_presence_fully(f, why) == REPLACED) {
         return TAKE_REPLACED;
     }
     if (!snib__file_front(f, front)) {

@@ -186,9 +186,7 @@ static void add_own(struct view *v)
     for (struct file_claim *c = f->waiting.first; c; c = c->after) {
         const struct record *r = &v->records[c->record];
         if (c->record >= words->high || r->state != RECORD_WAITING || r->ticket != c->ticket) {
-            struct record mine;
-            snib__file_fill(&mine, c, RECORD_WAITING);
-            (void)snib__file_record_write(f, c->record, &mine);
+            (void)snib__file_record_write(f, c->record, snib__file_draft(c, RECORD_WAITING));
             words->high = words->high > c->record ? words->high : c->record + 1;
         }
         v->turns[v->turn_count++] =
@@ -271,7 +269,7 @@ int snib__file_reload(struct view *v, struct failure *why)
 static int try_gate(struct lockfile *f)
 {
     for (int i = 0;; i++) {
-        int sys = snib__file_lock(f->fd, F_WRLCK, GATE_AT, 1);
+        int sys = file_lock(f->fd, F_WRLCK, GATE_AT, 1);
         if (sys != EAGAIN || i >= YIELDS + NAPS || f->gate_misses > 2) {
             return sys;
         }
@@ -297,11 +295,12 @@ enum entered snib__file_enter(struct view *v, struct lockfile *f, struct failure
         say(f, why, "lock", sys);
         return ENTER_FAILED;
     }
-    if (snib__file_presence(f, false) == REPLACED) {
+    enum presence presence = snib__file_presence(f, file_tick(), why);
+    if (presence == REPLACED) {
         snib__file_unlock(f, GATE_AT, 1);
         return ENTER_REPLACED;
     }
-    if (snib__file_reload(v, why) < 0) {
+    if (presence == REFUSED || snib__file_reload(v, why) < 0) {
         snib__file_unlock(f, GATE_AT, 1);
         free(v->turns);
         return ENTER_FAILED;
@@ -383,7 +382,7 @@ static bool take_record(struct view *v, uint32_t i)
 {
     struct lockfile *f = v->file;
     if (bit_get(f->own_records, i) ||
-        snib__file_lock(f->fd, F_WRLCK, ALIVE_AT + (off_t)i, 1) != 0) {
+        file_lock(f->fd, F_WRLCK, ALIVE_AT + (off_t)i, 1) != 0) {
         return false;
     }
     bit_set(f->own_records, i, true);

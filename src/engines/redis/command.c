@@ -58,7 +58,8 @@ static struct snib__redis_request request_of(const struct snib__redis *r,
                                              enum snib__redis_kind kind, void *subject,
                                              const struct snib__redis_request *before)
 {
-    struct snib__redis_request request = {.kind = kind, .subject = subject, .sent = snib__now()};
+    struct snib__redis_request request = {
+        .kind = (int)kind, .subject = subject, .sent = snib__now()};
     request.due_ns = request.sent.boot_ns + r->session->timeout_ms * SNIB__MS;
     if (before) {
         request.by_text = before->by_text;

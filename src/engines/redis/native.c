@@ -128,17 +128,14 @@ void snib__redis_release_claim(struct snib__claim *claim)
     struct snib__ticket *t = claim->state;
     bool idle = snib__link_idle(&r->link);
     snib__waiting_remove(r, t);
-    bool held = t->phase == SNIB__TICKET_HELD;
+    t->was_held = t->phase == SNIB__TICKET_HELD;
     t->phase = SNIB__TICKET_RELEASING;
     if (!t->sent && t->under_way == 0) {
         end_release(r, t, SNIB__GONE); /* the server has never heard of it */
     } else if (!snib__ask_release(r, t, NULL)) {
         end_release(r, t, SNIB__UNKNOWN);
-    } else {
-        t->asked.boot_ns = held; /* from now on: did we hold it? */
-        if (idle) {
-            snib__link_flush(&r->link);
-        }
+    } else if (idle) {
+        snib__link_flush(&r->link);
     }
 }
 
@@ -198,6 +195,7 @@ static void on_busy(struct snib__redis *r, struct snib__ticket *t, const struct 
         }
         snib__inbox_want(r);
         if (r->inbox.state == SNIB__INBOX_OPENING) {
+            /* No word until we stand in line: nobody may believe that we already do. */
             t->phase = SNIB__TICKET_WANTS;
             snib__waiting_add(r, t, 60000);
             return;
@@ -227,7 +225,6 @@ static void on_attempt(struct snib__redis *r, struct snib__ticket *t,
     if (t->phase != SNIB__TICKET_ASKED && t->phase != SNIB__TICKET_QUEUED) {
         return; /* granted by message meanwhile, or given up */
     }
-    t->loose_ms = 0;
     if (r->birth.unfit) {
         fail_attempt(r, t, SNIB_EUNSAFE, 0, r->birth.why);
     } else if (snib__quarantine_left_ms(r) > 0) {
@@ -241,12 +238,13 @@ static void on_attempt(struct snib__redis *r, struct snib__ticket *t,
         on_busy(r, t, reply);
     } else if (strcmp(word, "KIND") == 0) {
         long long permits = snib__reply_number(reply, 1);
-        snprintf(why, sizeof why, permits ? "is in use as a counted lock with %lld permits"
-                                          : "is in use as an exclusive or shared lock", permits);
-        fail_attempt(r, t, SNIB_EKIND, 0, why);
+        snprintf(why, sizeof why, "in use as a counted lock with %lld permits", permits);
+        fail_attempt(r, t, SNIB_EKIND, 0, permits ? why : "in use as an exclusive lock");
     } else if (strcmp(word, "LATE") == 0 && request->trials < 3) {
         request->trials++; /* the server's clock has jumped, and is known now */
-        snib__ask_attempt(r, t, request);
+        if (!snib__ask_attempt(r, t, request)) {
+            fail_attempt(r, t, SNIB_ENOMEM, 0, "out of memory");
+        }
     } else {
         snib__waiting_remove(r, t);
         t->phase = SNIB__TICKET_IDLE;
@@ -284,12 +282,11 @@ static void on_renew(struct snib__redis *r, struct snib__ticket *t,
 static void on_release(struct snib__redis *r, struct snib__ticket *t,
                        const struct snib__redis_request *request, const struct snib__reply *reply)
 {
-    bool held = t->asked.boot_ns != 0;
     bool none = strcmp(snib__reply_text(reply, 0), "NONE") == 0;
     enum snib__status status = SNIB__GONE;
     if (none && request->trials > 0) {
         status = SNIB__UNKNOWN; /* the first one may have done it, too long ago to be remembered */
-    } else if (none && held) {
+    } else if (none && t->was_held) {
         status = SNIB__LOST_BEFORE;
     }
     end_release(r, t, status);
@@ -341,6 +338,55 @@ static void on_error(struct snib__redis *r, struct snib__ticket *t,
     }
 }
 
+static void lose_attempt(struct snib__redis *r, struct snib__ticket *t, enum snib__redis_loss how)
+{
+    if (t->phase == SNIB__TICKET_HELD) {
+        return;
+    }
+    if (how == SNIB__UNREACHED && !t->sent) {
+        fail_attempt(r, t, SNIB_EUNREACH, r->link.sys, r->link.why);
+        return;
+    }
+    snib__waiting_remove(r, t);
+    t->phase = SNIB__TICKET_IDLE;
+    answer_unknown(t, SNIB__ATTEMPT, how == SNIB__TOO_LATE ? "no answer in time" : r->link.why);
+}
+
+static void on_lost_ticket(struct snib__redis *r, struct snib__redis_request *request,
+                           enum snib__redis_loss how)
+{
+    struct snib__ticket *t = request->subject;
+    t->under_way--;
+    if (how >= SNIB__CUT) {
+        t->sent = true;
+        if (request->kind == SNIB__ASK_ATTEMPT) {
+            t->loose_ms = request->not_after_ms ? request->not_after_ms : -1;
+        }
+    }
+    if (t->phase == SNIB__TICKET_RELEASING && request->kind != SNIB__ASK_RELEASE) {
+        return;
+    }
+    if ((how == SNIB__CUT || how == SNIB__UNSENT) && request->trials == 0 &&
+        snib__now().boot_ns < request->due_ns) {
+        request->trials = how == SNIB__CUT;
+        request->by_text = false;
+        if (ask_again(r, request)) {
+            return;
+        }
+    }
+    switch (request->kind) {
+    case SNIB__ASK_ATTEMPT:
+        lose_attempt(r, t, how);
+        break;
+    case SNIB__ASK_RENEW:
+        answer_unknown(t, SNIB__RENEW, how == SNIB__TOO_LATE ? "no answer in time" : r->link.why);
+        break;
+    default:
+        end_release(r, t, SNIB__UNKNOWN);
+        break;
+    }
+}
+
 static void on_ticket(struct snib__redis *r, struct snib__redis_request *request,
                       const struct snib__reply *reply)
 {
@@ -355,8 +401,10 @@ static void on_ticket(struct snib__redis *r, struct snib__redis_request *request
     }
     t->sent = true;
     if (reply->type != REDIS_REPLY_ARRAY || reply->count < 2) {
-        r->link.alien = true;
+        r->link.alien = true; /* ends the connection, as soon as this one is answered */
         t->under_way++;
+        request->trials = 1;
+        on_lost_ticket(r, request, SNIB__CUT);
         return;
     }
     size_t last = reply->count - (reply->count == 6 ? 2 : 1);
@@ -386,55 +434,6 @@ static void on_reply(struct snib__redis_link *link, struct snib__redis_request *
         on_ticket(r, request, reply);
     } else if (request->kind != SNIB__ASK_CLEAN_UP) {
         snib__look_reply(r, request, reply);
-    }
-}
-
-static void lose_attempt(struct snib__redis *r, struct snib__ticket *t, enum snib__redis_loss how)
-{
-    if (t->phase == SNIB__TICKET_HELD) {
-        return;
-    }
-    if (how == SNIB__UNREACHED && !t->sent) {
-        fail_attempt(r, t, SNIB_EUNREACH, r->link.sys, r->link.why);
-        return;
-    }
-    snib__waiting_remove(r, t);
-    t->phase = SNIB__TICKET_IDLE;
-    answer_unknown(t, SNIB__ATTEMPT, how == SNIB__TOO_LATE ? "no answer in time" : r->link.why);
-}
-
-static void on_lost_ticket(struct snib__redis *r, struct snib__redis_request *request,
-                           enum snib__redis_loss how)
-{
-    struct snib__ticket *t = request->subject;
-    t->under_way--;
-    if (how >= SNIB__CUT) {
-        t->sent = true;
-        if (request->kind == SNIB__ASK_ATTEMPT && how != SNIB__TOO_LATE) {
-            t->loose_ms = request->not_after_ms ? request->not_after_ms : -1;
-        }
-    }
-    if (t->phase == SNIB__TICKET_RELEASING && request->kind != SNIB__ASK_RELEASE) {
-        return;
-    }
-    if ((how == SNIB__CUT || how == SNIB__UNSENT) && request->trials == 0 &&
-        snib__now().boot_ns < request->due_ns) {
-        request->trials += how == SNIB__CUT;
-        request->by_text = false;
-        if (ask_again(r, request)) {
-            return;
-        }
-    }
-    switch (request->kind) {
-    case SNIB__ASK_ATTEMPT:
-        lose_attempt(r, t, how);
-        break;
-    case SNIB__ASK_RENEW:
-        answer_unknown(t, SNIB__RENEW, how == SNIB__TOO_LATE ? "no answer in time" : r->link.why);
-        break;
-    default:
-        end_release(r, t, SNIB__UNKNOWN);
-        break;
     }
 }
 

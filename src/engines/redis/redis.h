@@ -65,6 +65,7 @@ struct snib__ticket {
     unsigned char life; /* how often the engine itself gave it back: part of the id */
     bool known;         /* in owners.c */
     bool sent;          /* the server may have heard of it */
+    bool was_held;      /* when its release was asked for */
     unsigned under_way; /* requests that name it */
 };
 
@@ -190,6 +191,7 @@ void snib__runid_note(struct snib__redis *, const char *run_id);
 /* inbox.c: the subscription */
 void snib__inbox_init(struct snib__redis *);
 void snib__inbox_want(struct snib__redis *);
+void snib__inbox_rouse(struct snib__redis *); /* somebody waits again */
 void snib__inbox_tick(struct snib__redis *, int64_t now_ns);
 int64_t snib__inbox_next(const struct snib__redis *);
 

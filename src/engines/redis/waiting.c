@@ -28,7 +28,9 @@ void snib__waiting_add(struct snib__redis *r, struct snib__ticket *t, int64_t af
         t->after = &r->waiting;
         t->before->after = t;
         r->waiting.before = t;
-        r->waiting_count++;
+        if (r->waiting_count++ == 0) {
+            snib__inbox_rouse(r);
+        }
     }
     if (t->recheck_ns < r->tick_ns) {
         r->tick_ns = t->recheck_ns;
@@ -91,8 +93,8 @@ void snib__waiting_inbox_ready(struct snib__redis *r)
     for (struct snib__ticket *t = r->waiting.after; t != &r->waiting; t = next) {
         next = t->after;
         if (t->phase == SNIB__TICKET_WANTS) {
-            t->phase = SNIB__TICKET_ASKED;
             snib__waiting_remove(r, t);
+            t->phase = SNIB__TICKET_ASKED;
             snib__redis_try(r, t);
         }
     }

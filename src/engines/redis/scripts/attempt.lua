@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 --@include state.lua
 --
--- Acquire, or stand in line, or look again. Idempotent by owner id: "already yours" renews.
+-- Acquire, or stand in line, or look again. Idempotent by owner id.
 --
 -- ARGV[3] mode x, s or c      ARGV[4] permits, 0 unless counted   ARGV[5] ttl in ms
 -- ARGV[6] inbox, '' for a try ARGV[7] lease of the ticket in ms   ARGV[8] hand-over lease in ms
@@ -20,18 +20,14 @@ if dead ~= '' and string.find(dead, id .. ' ', 1, true) then
     return { 'DEAD', now } -- a release for this id has overtaken us
 end
 
+-- Ours already: say for how long, and add nothing. One who speaks and does not hear must not keep
+-- it for ever by asking.
 if mine then
-    local token = match(mine, HOLDER)
-    local expiry = now + ttl
-    due = n == 1 and expiry or min(due, expiry)
-    till = max(till, expiry)
-    call('PEXPIREAT', key, num(max(till, math.floor(last / 1000) + retention)))
-    call('HSET', key, 'h:' .. id, token .. ' ' .. mode .. ' ' .. num(expiry) .. ' ' .. num(ttl))
-    if now < at - 1000 then
-        sweep()
+    local token, _, expiry, span = match(mine, HOLDER)
+    local left = min(tonumber(expiry), now + span) - now
+    if left > 0 then
+        return { 'HELD', tonumber(token), left, now }
     end
-    store()
-    return { 'HELD', tonumber(token), ttl, now }
 end
 
 local function write_ticket(place)

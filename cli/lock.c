@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Acquire, listen, release: everything `run` and `hold` want of the library.
+ *
+ * Acquiring is asynchronous, so that a signal ends the wait at once and leaves nothing behind at
+ * the engine. It costs nothing where nobody is in the way: then the answer is there when the call
+ * returns. Several names are taken one after the other in the order of their bytes, which is the
+ * order of snib_acquire_all, so that nobody waits in a circle; one time limit covers them all.
+ *
+ * Being told what happens to a lock needs a thread of the library. Where there is a lease there
+ * is one anyway. Where there is none (file:) all that can come is somebody's `break`, and a
+ * short job need not pay for hearing of it: lock_listen is called for a job that lasts.
+ */
+#include "lock.h"
+
+#include "clock.h"
+#include "command.h"
+#include "say.h"
+#include "secret.h"
+#include "traits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define CONFIRM_PAUSE_MS 50
+#define EARLY_NS (10 * CLOCK_MS) /* how exactly we know the deadline */
+
+static int status_of(const struct lock *lock, const snib_error *error)
+{
+    switch (error->code) {
+    case SNIB_EBUSY:
+        if (error->holder_left_ms > 0 && error->holder_left_ms != SNIB_FOREVER) {
+            char left[SPAN_SIZE];
+            tell("%s, for %s unless it is renewed", error->message,
+                 span_text(left, error->holder_left_ms));
+        } else {
+            tell("%s", error->message);
+        }
+        return lock->options->busy_status;
+    case SNIB_EINVAL:
+    case SNIB_EKIND:
+    case SNIB_EDEADLK:
+        return fail(STATUS_USAGE, "%s", error->message);
+    case SNIB_ENOMEM:
+    case SNIB_ESTATE:
+    case SNIB_ESYS:
+    case SNIB_ECANCELED:
+        return fail(STATUS_INTERNAL, "%s", error->message);
+    default:
+        return fail(STATUS_ENGINE, "%s", error->message);
+    }
+}
+
+/* ---- Open ------------------------------------------------------------------------------- */
+
+/* What an outer snib run has put into SNIB_URL has stars for its secrets. The configuration may
+ * have them; then it must lead to the same place. */
+static int open_starred(struct lock *lock, const char *starred)
+{
+    char *outer = strdup(starred);
+    if (!outer) {
+        return fail(STATUS_INTERNAL, "out of memory");
+    }
+    unsetenv("SNIB_URL");
+    int status = 0;
+    if (snib_open(&lock->client, NULL, &lock->error) < 0) {
+        status = status_of(lock, &lock->error);
+    } else if (strcmp(snib_url(lock->client), outer) != 0) {
+        status = fail(STATUS_USAGE,
+                      "SNIB_URL is %s, without its password, as a snib run around this one has "
+                      "set it; put the URL into snib.conf, or the password into a file",
+                      outer);
+    }
+    free(outer);
+    return status;
+}
+
+static int open_client(struct lock *lock, struct options *o)
+{
+    const char *variable = getenv("SNIB_URL");
+    if (!o->url && variable && strstr(variable, "***")) {
+        return open_starred(lock, variable);
+    }
+    if (snib_open(&lock->client, o->url, &lock->error) < 0) {
+        return status_of(lock, &lock->error);
+    }
+    return 0;
+}
+
+int lock_open(struct lock *lock, struct options *o)
+{
+    *lock = (struct lock){
+        .options = o, .event_fd = -1, .listen_fd = -1, .deadline_ns = CLOCK_NEVER};
+    lock->leases = calloc(o->name_count, sizeof(snib_lease *));
+    if (!lock->leases) {
+        return fail(STATUS_INTERNAL, "out of memory");
+    }
+    int status = open_client(lock, o);
+    if (status != 0) {
+        return status;
+    }
+    const char *shown = snib_url(lock->client), *variable = getenv("SNIB_URL");
+    if (o->url_argument) {
+        secret_show(o->url_argument, shown);
+    }
+    secret_free(o->url);
+    o->url = NULL;
+    if (variable && strcmp(variable, shown) != 0) {
+        secret_forget("SNIB_URL");
+    }
+    status = traits_check(lock->client, o->require);
+    if (status == 0 && snib_events(lock->client, &lock->event_fd, &lock->error) < 0) {
+        status = status_of(lock, &lock->error);
+    }
+    if (status == 0) {
+        lock->leased = (snib_traits(lock->client) & SNIB_TRAIT_LEASED) != 0;
+        lock->told = lock->leased || o->lock.max_hold_ms || telling();
+        tell("engine %s", shown);
+        if (o->lock.ttl_ms && !lock->leased) {
+            tell("--ttl means nothing here: this lock has no lease");
+        }
+    }
+    return status;
+}
+
+/* ---- Events ----------------------------------------------------------------------------- */
+
+static void tell_waiting(const snib_event *event)
+{
+    if (event->left_ms > 0 && event->left_ms != SNIB_FOREVER) {
+        char left[SPAN_SIZE];
+        tell("waiting %s, whose lease has %s left unless it is renewed", event->why,
+             span_text(left, event->left_ms));
+    } else {
+        tell("waiting %s", event->why);
+    }
+}
+
+static void note_loss(struct lock *lock, const snib_lease *lease, const char *why)
+{
+    if (lock->lost) {
+        return;
+    }
+    lock->lost = true;
+    lock->lost_early = clock_now_ns() < lock->deadline_ns - EARLY_NS;
+    (void)snprintf(lock->why, sizeof lock->why, "%s", why);
+    for (size_t i = 0; i < lock->options->name_count; i++) {
+        if (strcmp(lock->options->names[i], snib_name(lease)) == 0) {
+            lock->lost_name = lock->options->names[i];
+        }
+    }
+}
+
+static void on_event(const snib_event *event, void *arg)
+{
+    const char *name = event->lease ? snib_name(event->lease) : NULL;
+    char left[SPAN_SIZE];
+    switch (event->state) {
+    case SNIB_WAITING:
+        tell_waiting(event);
+        break;
+    case SNIB_DOUBTFUL:
+        tell("lock '%s' in doubt: %s; ours for another %s", name, event->why,
+             span_text(left, event->left_ms));
+        break;
+    case SNIB_HELD:
+        tell("lock '%s' is safe again: %s", name, event->why);
+        break;
+    case SNIB_LOST:
+        note_loss(arg, event->lease, event->why);
+        break;
+    default:
+        break;
+    }
+}
+
+static int64_t left_ms(const struct lock *lock)
+{
+    int64_t least = SNIB_FOREVER;
+    for (size_t i = 0; i < lock->options->name_count; i++) {
+        int64_t left = snib_left_ms(lock->leases[i]);
+        least = left < least ? left : least;
+    }
+    return least;
+}
+
+void lock_hear(struct lock *lock)
+{
+    struct epoll_event seen;
+    while (lock->listen_fd >= 0 && epoll_wait(lock->listen_fd, &seen, 1, 0) > 0) {
+    }
+    (void)snib_dispatch(lock->client, 0);
+    for (size_t i = 0; i < lock->options->name_count && !lock->lost; i++) {
+        if (snib_state(lock->leases[i]) == SNIB_LOST) {
+            (void)snib_dispatch(lock->client, 0); /* its reason, if we are to be told */
+            note_loss(lock, lock->leases[i], "it was taken away");
+        }
+    }
+    if (!lock->lost) {
+        int64_t now = clock_now_ns(); /* before the look: rather too early than too late */
+        int64_t left = left_ms(lock);
+        lock->deadline_ns = left == SNIB_FOREVER ? CLOCK_NEVER : now + left * CLOCK_MS;
+    }
+}
+
+int lock_fd(const struct lock *lock)
+{
+    return lock->listen_fd >= 0 ? lock->listen_fd : lock->event_fd;
+}
+
+bool lock_deaf(const struct lock *lock)
+{
+    return !lock->told && lock->listen_fd < 0;
+}
+
+static void listen_to(struct lock *lock, int fd)
+{
+    struct epoll_event news = {.events = EPOLLIN | EPOLLET, .data.fd = fd};
+    (void)epoll_ctl(lock->listen_fd, EPOLL_CTL_ADD, fd, &news);
+}
+
+void lock_listen(struct lock *lock)
+{
+    lock->told = true;
+    lock->listen_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (lock->listen_fd < 0) {
+        return; /* then a break goes unheard, and says so to whoever tries it */
+    }
+    listen_to(lock, lock->event_fd);
+    for (size_t i = 0; i < lock->options->name_count; i++) {
+        listen_to(lock, snib_fd(lock->leases[i]));
+    }
+}
+
+/* ---- Acquire ---------------------------------------------------------------------------- */
+
+static void on_done(snib_lease *lease, const snib_error *error, void *arg)
+{
+    struct lock *lock = arg;
+    lock->answered = true;
+    lock->granted = lease;
+    if (error) {
+        lock->error = *error;
+    }
+}
+
+/* Answers the signal that ended the wait; 0: none did. */
+static int await(struct lock *lock, const struct signals *signals)
+{
+    int ended_by = 0;
+    (void)snib_dispatch(lock->client, 0);
+    while (!lock->answered) {
+        struct pollfd fds[] = {{.fd = lock->event_fd, .events = POLLIN},
+                               {.fd = signals->fd, .events = POLLIN}};
+        (void)poll(fds, 2, -1);
+        for (int number; (number = signals_next(signals)) != 0;) {
+            if (signals_ends(number) && !ended_by) {
+                ended_by = number;
+                (void)snib_cancel(lock->client, lock->ticket);
+            } else if (number == SIGTSTP) {
+                say("not stopped: a stopped process would keep its place in the queue");
+            }
+        }
+        (void)snib_dispatch(lock->client, 0);
+    }
+    return ended_by;
+}
+
+/* True: it is ours; else *status is what comes of it, and that may be 0. */
+static bool acquire_one(struct lock *lock, size_t index, int64_t wait_ms,
+                        const struct signals *signals, int *status)
+{
+    snib_options options = lock->options->lock;
+    options.wait_ms = wait_ms;
+    if (lock->told) {
+        options.on_event = on_event;
+        options.arg = lock;
+    }
+    const char *name = lock->options->names[index];
+    lock->answered = false;
+    lock->granted = NULL;
+    if (snib_acquire_async(&lock->ticket, lock->client, name, &options, on_done, lock,
+                           &lock->error) < 0) {
+        *status = status_of(lock, &lock->error);
+        return false;
+    }
+    int number = await(lock, signals);
+    lock->leases[index] = lock->granted;
+    if (number != 0) {
+        *status = fail(STATUS_SIGNAL + number, "%s while waiting for lock '%s'",
+                       signals_name(number), name);
+        return false;
+    }
+    if (!lock->granted) {
+        *status = status_of(lock, &lock->error);
+    }
+    return lock->granted != NULL;
+}
+
+/* The next name by bytes that comes after `before`; NULL before: the first. */
+static size_t next_name(const struct options *o, const char *before)
+{
+    size_t best = o->name_count;
+    for (size_t i = 0; i < o->name_count; i++) {
+        if ((!before || strcmp(o->names[i], before) > 0) &&
+            (best == o->name_count || strcmp(o->names[i], o->names[best]) < 0)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+bool lock_acquire(struct lock *lock, const struct signals *signals, int *status)
+{
+    const struct options *o = lock->options;
+    int64_t started_ns = clock_now_ns();
+    const char *before = NULL;
+    for (size_t i = 0; i < o->name_count; i++) {
+        size_t index = next_name(o, before);
+        int64_t wait_ms = o->lock.wait_ms;
+        int64_t asked_ns = i == 0 ? started_ns : clock_now_ns();
+        before = o->names[index];
+        if (wait_ms > 0) {
+            wait_ms -= (asked_ns - started_ns) / CLOCK_MS;
+            wait_ms = wait_ms > 0 ? wait_ms : 0;
+        }
+        if (!acquire_one(lock, index, wait_ms, signals, status)) {
+            (void)lock_release(lock);
+            return false;
+        }
+        if (telling()) {
+            char span[SPAN_SIZE];
+            tell("acquired '%s' after %s, token %" PRIu64, before,
+                 span_text(span, (clock_now_ns() - asked_ns) / CLOCK_MS),
+                 snib_token(lock->leases[index]));
+        }
+    }
+    lock->held_since_ns = clock_now_ns();
+    return true;
+}
+
+int lock_confirm(struct lock *lock)
+{
+    for (size_t i = 0; lock->leased && i < lock->options->name_count; i++) {
+        int64_t whole_ms = snib_left_ms(lock->leases[i]);
+        int rc;
+        do {
+            rc = snib_verify(lock->leases[i], &lock->error);
+        } while (rc == SNIB_EUNKNOWN && snib_left_ms(lock->leases[i]) > whole_ms / 2 &&
+                 poll(NULL, 0, CONFIRM_PAUSE_MS) == 0);
+        if (rc < 0) {
+            return fail(STATUS_ENGINE, "lock '%s' was granted but could not be confirmed: %s",
+                        lock->options->names[i], lock->error.message);
+        }
+    }
+    lock_hear(lock);
+    return 0;
+}
+
+/* ---- Release ---------------------------------------------------------------------------- */
+
+int lock_release(struct lock *lock)
+{
+    int worst = SNIB_OK;
+    for (size_t i = 0; lock->leases && i < lock->options->name_count; i++) {
+        bool over = lock->leases[i] && snib_state(lock->leases[i]) == SNIB_LOST;
+        int rc = snib_release(&lock->leases[i], &lock->error);
+        if (rc == SNIB_ELOST && !over) {
+            worst = rc;
+        } else if (rc == SNIB_EUNKNOWN) {
+            worst = worst == SNIB_OK ? rc : worst;
+            tell("%s", lock->error.message);
+        }
+    }
+    return worst;
+}
+
+void lock_close(struct lock *lock)
+{
+    snib_close(lock->client);
+    if (lock->listen_fd >= 0) {
+        close(lock->listen_fd);
+    }
+    free(lock->leases);
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop around a running job.
+ *
+ *   RUNS --deadline - grace, or the loss is known--> TERMED --the time is up--> KILLED
+ *     \-- the command has ended; others of its group live --> TERMED --> KILLED
+ *
+ * Each turn: bury who died, take in what the lock tells, decide, sleep. The loop ends when the
+ * command has ended and nobody of its group lives; only then is the lock given back.
+ *
+ * The page that the guardian reads is moved forward when our own timer fires at deadline - grace
+ * and finds that a renewal has moved the deadline: the guardian's instant is later than that, so
+ * it always sees the new one first, unless we are dead, stopped or stuck; and then its old
+ * instant, which is earlier than need be, is the right one.
+ *
+ * Once TERM was sent there is no way back: a command that was told to end is not told otherwise
+ * because a renewal came through after all.
+ */
+#include "supervise.h"
+
+#include "clock.h"
+#include "command.h"
+#include "say.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define JITTER_NS (5 * CLOCK_MS)  /* a deadline that differs by less has not moved */
+#define LOOK_MS 10                /* while waiting for a group to die */
+#define TERMINAL_MS 200           /* while waiting to be in the foreground */
+#define MAX_HOLD_SLACK_NS (100 * CLOCK_MS)
+#define UNKILLABLE_NS (10000 * CLOCK_MS)
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Is the deadline the end of the maximum hold, and not that of the lease? */
+static bool at_max_hold(const struct supervision *s)
+{
+    int64_t max_ms = s->options->lock.max_hold_ms;
+    int64_t end_ns = s->lock->held_since_ns + max_ms * CLOCK_MS;
+    return max_ms && s->timeline.deadline_ns > end_ns - MAX_HOLD_SLACK_NS;
+}
+
+/* ---- Who died, who stopped -------------------------------------------------------------- */
+
+static void on_stopped(struct supervision *s, int by)
+{
+    s->job->stopped = by;
+    if (by == SIGTSTP) {
+        say("not stopped: a stopped command would hold the lock unseen");
+        s->job->stopped = 0;
+        job_signal(s->job, SIGCONT);
+    } else if (by == SIGTTIN || by == SIGTTOU) {
+        if (terminal_lend(s->terminal, s->job->pid)) {
+            s->job->stopped = 0;
+            job_signal(s->job, SIGCONT);
+        } else {
+            say("the command wants the terminal: bring it to the foreground");
+            s->wants_terminal = true;
+        }
+    } else {
+        tell("the command was stopped by %s; the lock stays held", signals_name(by));
+    }
+}
+
+static void on_ended(struct supervision *s)
+{
+    int64_t now = clock_now_ns();
+    bool early = s->lock->lost_early;
+    lock_hear(s->lock);
+    s->lost_in_time |= early;
+    s->late = ((s->lock->lost && !s->lock->lost_early) || now >= s->lock->deadline_ns) &&
+              atomic_load(&s->job->page->verdict) == GUARD_NOTHING;
+    s->max_hold = at_max_hold(s);
+    s->job->ended = true;
+    atomic_store(&s->job->page->reaped, 1);
+    if (waitpid(s->job->pid, &s->job->status, 0) < 0) {
+        s->job->status = 0;
+    }
+    if (s->stage == STAGE_KILLED || !job_lives(s->job)) {
+        return;
+    }
+    if (s->stage == STAGE_RUNS) {
+        tell("the command has ended; stopping what it left behind");
+        job_terminate(s->job);
+        s->stage = STAGE_TERMED;
+        s->kill_ns = CLOCK_NEVER;
+    }
+    s->kill_ns = least(s->kill_ns, least(now + s->timeline.grace_ns, s->timeline.kill_ns));
+}
+
+/* Everybody who died, also those we inherited. The leader's number is kept until it is noted. */
+static void bury(struct supervision *s)
+{
+    for (;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) < 0 ||
+            info.si_pid == 0) {
+            return;
+        }
+        bool stopped = info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED;
+        if (info.si_pid == s->job->pid && !stopped) {
+            on_ended(s);
+            continue;
+        }
+        (void)waitid(P_PID, (id_t)info.si_pid, &(siginfo_t){0},
+                     (stopped ? WSTOPPED : WEXITED) | WNOHANG);
+        if (stopped && info.si_pid == s->job->pid) {
+            on_stopped(s, info.si_status);
+        } else if (!stopped && info.si_pid == s->guardian->pid) {
+            tell("the guardian has died; starting another");
+            guardian_replace(s->guardian);
+        }
+    }
+}
+
+/* ---- Decide ----------------------------------------------------------------------------- */
+
+static void stop(struct supervision *s, enum stop_reason reason, int64_t kill_ns)
+{
+    char span[SPAN_SIZE];
+    bool kills = s->options->on_lost == ON_LOST_KILL;
+    s->stage = STAGE_TERMED;
+    s->reason = reason;
+    s->kill_ns = kills ? kill_ns : CLOCK_NEVER;
+    job_terminate(s->job);
+    if (kills) {
+        int64_t left_ms = (kill_ns - clock_now_ns()) / CLOCK_MS;
+        tell("TERM to the command; KILL in %s", span_text(span, left_ms > 0 ? left_ms : 0));
+        guardian_set(s->guardian, kill_ns);
+    } else {
+        tell("TERM to the command");
+    }
+}
+
+/* Has the deadline moved? Then everybody must know. */
+static void follow_lease(struct supervision *s)
+{
+    int64_t deadline_ns = s->lock->deadline_ns, known_ns = s->timeline.deadline_ns;
+    if (deadline_ns > known_ns - JITTER_NS && deadline_ns - JITTER_NS < known_ns) {
+        return;
+    }
+    timeline_move(&s->timeline, deadline_ns);
+    if (s->options->on_lost == ON_LOST_KILL) {
+        guardian_set(s->guardian, s->timeline.kill_ns);
+    }
+}
+
+static void decide(struct supervision *s)
+{
+    int64_t now = clock_now_ns();
+    if (s->guardian->retry_ns <= now) {
+        guardian_replace(s->guardian);
+    }
+    if (s->listen_ns <= now) {
+        s->listen_ns = CLOCK_NEVER;
+        lock_listen(s->lock);
+    }
+    lock_hear(s->lock);
+    if (!s->job->ended && s->stage == STAGE_RUNS) {
+        s->lost_in_time |= s->lock->lost_early;
+        if (!s->lock->lost) {
+            follow_lease(s);
+        }
+        if (s->options->on_lost == ON_LOST_IGNORE) {
+            return;
+        }
+        if (s->lock->lost_early) {
+            stop(s, STOP_LOST,
+                 least(now + timeline_short_grace_ns(&s->timeline), s->timeline.kill_ns));
+        } else if (now >= s->timeline.term_ns) {
+            stop(s, STOP_DEADLINE, s->timeline.kill_ns);
+        }
+    }
+    if (s->stage == STAGE_TERMED && now >= s->kill_ns) {
+        s->stage = STAGE_KILLED;
+        s->kill_ns = now + UNKILLABLE_NS;
+        tell("KILL to the command");
+        job_signal(s->job, SIGKILL);
+    } else if (s->stage == STAGE_KILLED && now >= s->kill_ns) {
+        s->kill_ns = CLOCK_NEVER;
+        say("process group %d cannot be killed; the lock stays held until it ends",
+            (int)s->job->pid);
+    }
+}
+
+/* ---- Sleep and listen ------------------------------------------------------------------- */
+
+/* When to decide again; with --on-lost ignore only to know where the deadline is. */
+static int64_t next_ns(const struct supervision *s)
+{
+    int64_t next = least(s->guardian->retry_ns, s->listen_ns);
+    int64_t now = clock_now_ns();
+    if (s->stage != STAGE_RUNS) {
+        return least(next, s->kill_ns);
+    }
+    if (s->options->on_lost != ON_LOST_IGNORE || s->timeline.term_ns > now) {
+        return least(next, s->timeline.term_ns);
+    }
+    return s->timeline.deadline_ns > now ? least(next, s->timeline.deadline_ns) : next;
+}
+
+/* Set the timer. False: there is none to be had, look often instead. */
+static bool arm(struct supervision *s)
+{
+    int64_t next = next_ns(s);
+    if (s->timer_fd < 0 && next != CLOCK_NEVER) {
+        s->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    }
+    if (s->timer_fd >= 0) {
+        clock_arm(s->timer_fd, next);
+    }
+    return s->timer_fd >= 0 || next == CLOCK_NEVER;
+}
+
+static void forward(struct supervision *s, int number)
+{
+    switch (number) {
+    case SIGCHLD:
+    case SIGPIPE:
+    case SIGTTIN:
+    case SIGTTOU:
+        break;
+    case SIGTSTP:
+        say("not stopped: a stopped command would hold the lock unseen");
+        break;
+    case SIGCONT: /* perhaps we were brought to the foreground */
+        (void)terminal_lend_again(s->terminal, s->job->pid);
+        job_signal(s->job, number);
+        break;
+    default:
+        if (signals_ends(number)) {
+            tell("%s passed on to the command", signals_name(number));
+        }
+        job_signal(s->job, number);
+        break;
+    }
+}
+
+static void sleep_until_something(struct supervision *s)
+{
+    struct pollfd fds[] = {{.fd = s->signals->fd, .events = POLLIN},
+                           {.fd = s->lock->lost ? -1 : lock_fd(s->lock), .events = POLLIN},
+                           {.fd = -1, .events = POLLIN}};
+    int timeout_ms = s->job->ended ? LOOK_MS : s->wants_terminal ? TERMINAL_MS : -1;
+    if (!arm(s)) {
+        timeout_ms = LOOK_MS;
+    }
+    fds[2].fd = s->timer_fd;
+    (void)poll(fds, 3, timeout_ms);
+    for (int number; (number = signals_next(s->signals)) != 0;) {
+        forward(s, number);
+    }
+    if (s->wants_terminal && terminal_lend(s->terminal, s->job->pid)) {
+        s->wants_terminal = false;
+        s->job->stopped = 0;
+        job_signal(s->job, SIGCONT);
+    }
+}
+
+void supervise(struct supervision *s)
+{
+    for (;;) {
+        bury(s);
+        if (s->job->ended && !job_lives(s->job)) {
+            break;
+        }
+        decide(s);
+        sleep_until_something(s);
+    }
+    if (s->timer_fd >= 0) {
+        close(s->timer_fd);
+    }
+}
+
+/* ---- What came of it -------------------------------------------------------------------- */
+
+static int own_status(const struct job *job)
+{
+    return WIFSIGNALED(job->status) ? STATUS_SIGNAL + WTERMSIG(job->status)
+                                    : WEXITSTATUS(job->status);
+}
+
+/* The lock is known not to have been ours all the time. */
+static int lost(const struct supervision *s, const char *name)
+{
+    if (s->lost_in_time) {
+        return fail(STATUS_LOST, "lock '%s' was lost while the command ran: %s; the command %s",
+                    name, s->lock->why,
+                    s->reason == STOP_LOST ? "was stopped" : "was left to end, as asked");
+    }
+    char span[SPAN_SIZE];
+    return fail(STATUS_LOST, "lock '%s': the maximum hold of %s is over; the command %s", name,
+                span_text(span, s->options->lock.max_hold_ms),
+                s->reason == STOP_NONE ? "was left to end, as asked" : "was stopped");
+}
+
+int supervise_status(const struct supervision *s, int released)
+{
+    const char *name = s->lock->lost_name ? s->lock->lost_name : s->options->names[0];
+    bool guard = atomic_load(&s->job->page->verdict) == GUARD_KILLED && WIFSIGNALED(s->job->status);
+    bool stopped = s->reason == STOP_DEADLINE || guard;
+    if (s->lost_in_time || (s->max_hold && (s->late || stopped))) {
+        return lost(s, name);
+    }
+    if (s->late) {
+        return fail(STATUS_UNKNOWN,
+                    "the command ended after the lease of lock '%s' had run out: "
+                    "whether it was ours until then is unknown",
+                    name);
+    }
+    if (stopped) {
+        return fail(STATUS_LOST, "lock '%s': %s; the command was stopped before the lease ran out",
+                    name,
+                    s->reason == STOP_DEADLINE ? "the engine did not answer"
+                                               : "snib itself was stopped or stuck");
+    }
+    if (released == SNIB_ELOST || s->lock->lost_early) {
+        return fail(STATUS_UNKNOWN,
+                    "lock '%s' was no longer ours after the command: "
+                    "whether it was until the command ended is unknown",
+                    name);
+    }
+    return own_status(s->job);
+}

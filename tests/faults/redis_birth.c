@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is at the other end of a connection: servers that are not fit for locks, and how to get in.
+ */
+#include "redis_world.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static struct server server;
+
+static snib *client_with(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static snib *client_with(const char *format, ...)
+{
+    char url[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(url, sizeof url, format, args);
+    va_end(args);
+    return client_of(url);
+}
+
+static void must_work(snib *client)
+{
+    snib_error error = {0};
+    CHECK_OK(try_it(client, "report", &error), error.message);
+    snib_close(client);
+}
+
+static void must_fail(snib *client, int code, const char *word)
+{
+    snib_error error = {0};
+    CHECK_INT(try_it(client, "report", &error), ==, code);
+    if (strstr(error.message, word) == NULL) {
+        FAIL("the message should have '%s' and says: %s", word, error.message);
+    }
+    snib_close(client);
+}
+
+/* ---- Unfit ------------------------------------------------------------------------------ */
+
+TEST(a_replica_is_refused)
+{
+    struct server replica;
+    char port[8];
+    server_redis(&server, NULL);
+    snprintf(port, sizeof port, "%d", server.port);
+    const char *const extra[] = {"--replicaof", "127.0.0.1", port, "--replica-read-only", "no",
+                                 NULL};
+    server_redis(&replica, extra);
+    must_fail(client_of(url_of(replica.port, "")), SNIB_EUNSAFE, "replica");
+    redisContext *raw = raw_open(replica.port);
+    CHECK_INT(raw_number(raw, "HLEN snib:{report}"), <=, 3); /* what was granted went back */
+    redisFree(raw);
+    must_work(client_of(url_of(server.port, "")));
+}
+
+TEST(a_server_that_evicts_is_refused_unless_allowed)
+{
+    static const char *const extra[] = {"--maxmemory", "100mb", "--maxmemory-policy",
+                                        "allkeys-lru", NULL};
+    server_redis(&server, extra);
+    must_fail(client_of(url_of(server.port, "")), SNIB_EUNSAFE, "allkeys-lru");
+    must_work(client_of(url_of(server.port, "eviction=allow")));
+    redisContext *raw = raw_open(server.port);
+    raw_number(raw, "CONFIG SET maxmemory-policy noeviction");
+    must_work(client_of(url_of(server.port, "")));
+    redisFree(raw);
+}
+
+/* ---- Another run ------------------------------------------------------------------------ */
+
+static void state_url(char *url, size_t size)
+{
+    snprintf(url, size, "redis://127.0.0.1:%d?state=%s/state&ttl=500ms&max-lease=1s", server.port,
+             check_tmpdir());
+}
+
+TEST(a_server_never_seen_before_is_used_at_once)
+{
+    char url[512];
+    server_redis(&server, NULL);
+    state_url(url, sizeof url);
+    must_work(client_of(url));
+}
+
+TEST(a_newcomer_on_a_restarted_server_waits_until_lost_leases_are_over)
+{
+    char url[512];
+    snib_error error = {0};
+    server_redis(&server, NULL);
+    state_url(url, sizeof url);
+    must_work(client_of(url));
+    server_kill(&server);
+    server_start(&server);
+    int64_t start = check_now_ns();
+    snib *client = client_of(url);
+    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EBUSY);
+    CHECK(strstr(error.holder, "quarantine") != NULL);
+    CHECK_INT(error.holder_left_ms, >, 0);
+    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EBUSY);
+    snib_options options = waiting(3100 + check_ms(5000));
+    snib_lease *lease = take(client, "report", &options);
+    CHECK_INT((check_now_ns() - start) / 1000000, >=, 1900); /* 3.1 s of uptime, whole seconds */
+    give(&lease);
+    snib_close(client);
+    must_work(client_of(url));
+}
+
+TEST(without_quarantine_a_restarted_server_is_used_at_once)
+{
+    char url[512];
+    server_redis(&server, NULL);
+    state_url(url, sizeof url);
+    must_work(client_of(url));
+    server_kill(&server);
+    server_start(&server);
+    must_work(client_with("%s&quarantine=no", url));
+}
+
+/* ---- Getting in ------------------------------------------------------------------------- */
+
+TEST(a_unix_socket_is_as_good)
+{
+    server_redis(&server, NULL);
+    must_work(client_with("unix://%s/redis.sock?quarantine=no", server.folder));
+    must_work(client_with("unix://%s/redis.sock?quarantine=no&db=3", server.folder));
+    must_fail(client_with("unix://%s/none.sock?quarantine=no", server.folder), SNIB_EUNREACH,
+              "none.sock");
+}
+
+TEST(passwords_come_from_the_url_or_a_private_file_and_are_never_shown)
+{
+    static const char *const extra[] = {"--requirepass", "open-sesame", NULL};
+    char path[300], url[600];
+    snib_error error = {0};
+    server_redis(&server, extra);
+    must_fail(client_of(url_of(server.port, "")), SNIB_EDENIED, "NOAUTH");
+    must_work(client_with("redis://:open-sesame@127.0.0.1:%d?quarantine=no", server.port));
+    must_work(client_with("redis://default:open-sesame@127.0.0.1:%d?quarantine=no", server.port));
+
+    snib *client = client_with("redis://:wrong-sesame@127.0.0.1:%d?quarantine=no", server.port);
+    CHECK(strstr(snib_url(client), "sesame") == NULL);
+    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EDENIED);
+    CHECK(strstr(error.message, "sesame") == NULL);
+    snib_close(client);
+
+    snprintf(path, sizeof path, "%s/password", check_tmpdir());
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && write(fd, "open-sesame\n", 12) == 12);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?quarantine=no&passfile=%s", server.port, path);
+    must_work(client_of(url));
+    CHECK(fchmod(fd, 0644) == 0);
+    CHECK_INT(snib_open(&client, url, &error), ==, SNIB_EUNSAFE);
+    CHECK(strstr(error.message, "0600") != NULL);
+    close(fd);
+}
+
+TEST(without_the_right_to_look_it_works_unchecked)
+{
+    server_redis(&server, NULL);
+    redisContext *raw = raw_open(server.port);
+    raw_number(raw, "ACL SETUSER locks on >p resetkeys resetchannels -@all ~snib:* &snib:* "
+                    "+evalsha +eval +hmget +hset +hget +hgetall +hdel +hexists +del +pexpireat "
+                    "+time +publish +subscribe +pubsub|numsub +ping +select");
+    char url[256];
+    snprintf(url, sizeof url, "redis://locks:p@127.0.0.1:%d?quarantine=no", server.port);
+    struct helper *helpers = helpers_new(1, url, "report");
+    helpers_spawn(helpers, 1);
+    snib *client = client_of(url);
+    snib_lease *lease = take(client, "report", NULL);
+    check_flag_set(&helpers->go);
+    await_line(raw, "report", 1);
+    give(&lease);
+    helper_must_hold(helpers);
+    helper_end(helpers);
+    snib_close(client);
+    redisFree(raw);
+}
+
+TEST(without_the_right_to_subscribe_waiters_try_again_now_and_then)
+{
+    server_redis(&server, NULL);
+    redisContext *raw = raw_open(server.port);
+    raw_number(raw, "ACL SETUSER locks on >p allkeys resetchannels +@all -subscribe");
+    char url[256];
+    snprintf(url, sizeof url, "redis://locks:p@127.0.0.1:%d?quarantine=no", server.port);
+    struct helper *helpers = helpers_new(1, url, "report");
+    helpers_spawn(helpers, 1);
+    snib *client = client_of(url);
+    snib_lease *lease = take(client, "report", NULL);
+    check_flag_set(&helpers->go);
+    check_sleep_ms(500);
+    give(&lease);
+    helper_must_hold(helpers);
+    helper_end(helpers);
+    snib_close(client);
+    redisFree(raw);
+}
+
+TEST(prefixes_and_databases_are_different_worlds)
+{
+    server_redis(&server, NULL);
+    snib *one = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(one, "report", NULL);
+    must_work(client_of(url_of(server.port, "prefix=other")));
+    must_work(client_of(url_of(server.port, "db=1")));
+    must_work(client_with("redis://127.0.0.1:%d/2?quarantine=no", server.port));
+    snib *same = client_with("redis://localhost:%d/0?quarantine=no", server.port);
+    CHECK_INT(try_it(same, "report", NULL), ==, SNIB_EBUSY);
+    snib_close(same);
+    give(&lease);
+    snib_close(one);
+}
+
+TEST(bad_urls_are_refused)
+{
+    static const char *const bad[] = {
+        "redis://a,b", "redis://h/x", "redis://h/1?db=2", "unix://host/path", "redis://h?db=-1",
+        "redis://:p@h?passfile=/x", "redis://h?prefix=", "redis://h?eviction=maybe",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snib *client = NULL;
+        snib_error error = {0};
+        if (snib_open(&client, bad[i], &error) != SNIB_EINVAL) {
+            FAIL("%s: %s", bad[i], error.message);
+        }
+    }
+}

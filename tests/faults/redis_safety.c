@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Schedules that break naive locks on one Redis server, one case each.
+ */
+#include "clock_shim.h"
+#include "redis_world.h"
+
+static struct server server;
+
+static redisContext *begin(void)
+{
+    server_redis(&server, NULL);
+    return raw_open(server.port);
+}
+
+static int64_t since_ms(int64_t start_ns)
+{
+    return (check_now_ns() - start_ns) / 1000000;
+}
+
+/* ---- Who is alive ----------------------------------------------------------------------- */
+
+TEST(a_dead_waiter_is_skipped_at_once_even_if_somebody_listens_to_everything)
+{
+    redisContext *raw = begin();
+    redisContext *spy = raw_open(server.port);
+    freeReplyObject(redisCommand(spy, "PSUBSCRIBE *")); /* makes every PUBLISH count one */
+    struct helper *helpers = helpers_new(2, url_of(server.port, ""), "report");
+    helpers_spawn(helpers, 2);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    for (int i = 0; i < 2; i++) {
+        check_flag_set(&helpers[i].go);
+        await_line(raw, "report", i + 1);
+    }
+    check_kill(helpers[0].pid);
+    check_sleep_ms(50); /* the server must have seen the connection go */
+    int64_t start = check_now_ns();
+    give(&lease);
+    helper_must_hold(&helpers[1]);
+    CHECK_INT(since_ms(start), <, check_ms(700)); /* no lease was waited for */
+    helper_end(&helpers[1]);
+    snib_close(client);
+    redisFree(spy);
+    redisFree(raw);
+}
+
+TEST(a_stopped_waiter_costs_the_hand_over_lease_and_no_more)
+{
+    redisContext *raw = begin();
+    struct helper *helpers = helpers_new(2, url_of(server.port, ""), "report");
+    helpers_spawn(helpers, 2);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    for (int i = 0; i < 2; i++) {
+        check_flag_set(&helpers[i].go);
+        await_line(raw, "report", i + 1);
+    }
+    check_stop(helpers[0].pid); /* still subscribed: counts as alive */
+    int64_t start = check_now_ns();
+    give(&lease);
+    helper_must_hold(&helpers[1]);
+    CHECK_INT(since_ms(start), <, 2500 + 1250 + check_ms(2000)); /* ttl is 30 s */
+    check_cont(helpers[0].pid);
+    check_sleep_ms(300);
+    CHECK(!check_flag_is_set(&helpers[0].held)); /* does not believe the old message */
+    check_flag_set(&helpers[1].let_go);
+    helper_must_hold(&helpers[0]);
+    CHECK_UINT(atomic_load(&helpers[0].token), >, atomic_load(&helpers[1].token));
+    helper_end(&helpers[0]);
+    helper_end(&helpers[1]);
+    snib_close(client);
+    redisFree(raw);
+}
+
+TEST(a_dead_writer_at_the_head_does_not_keep_readers_out)
+{
+    redisContext *raw = begin();
+    struct helper *helpers = helpers_new(2, url_of(server.port, ""), "map");
+    helpers[1].options.mode = SNIB_SHARED;
+    helpers_spawn(helpers, 2);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_options reading = waiting(0);
+    reading.mode = SNIB_SHARED;
+    snib_lease *lease = take(client, "map", &reading);
+    for (int i = 0; i < 2; i++) {
+        check_flag_set(&helpers[i].go);
+        await_line(raw, "map", i + 1);
+    }
+    check_kill(helpers[0].pid);
+    helper_must_hold(&helpers[1]); /* although nobody released anything */
+    helper_end(&helpers[1]);
+    give(&lease);
+    snib_close(client);
+    redisFree(raw);
+}
+
+/* ---- Messages --------------------------------------------------------------------------- */
+
+TEST(a_lost_message_costs_a_recheck_and_not_the_ttl)
+{
+    redisContext *raw = begin();
+    struct helper *helpers = helpers_new(1, url_of(server.port, ""), "report");
+    helpers_spawn(helpers, 1);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    check_flag_set(&helpers->go);
+    await_line(raw, "report", 1);
+    /* The ticket names an inbox where somebody else listens: the message goes astray. */
+    redisContext *thief = raw_open(server.port);
+    freeReplyObject(redisCommand(thief, "SUBSCRIBE snib:inbox:thief"));
+    redisReply *ticket = redisCommand(raw, "HGET snib:{report} q:1");
+    char record[512], *inbox = strstr(strcpy(record, ticket->str), "snib:inbox:");
+    CHECK(inbox != NULL);
+    char *rest = strchr(inbox, ' ');
+    char changed[600];
+    snprintf(changed, sizeof changed, "%.*ssnib:inbox:thief%s", (int)(inbox - record), record, rest);
+    freeReplyObject(ticket);
+    raw_number(raw, "HSET snib:{report} q:1 %s", changed);
+    int64_t start = check_now_ns();
+    give(&lease);
+    helper_must_hold(helpers);
+    CHECK_INT(since_ms(start), <, 1300 + check_ms(1000));
+    helper_end(helpers);
+    snib_close(client);
+    redisFree(thief);
+    redisFree(raw);
+}
+
+TEST(a_forged_grant_is_not_believed)
+{
+    redisContext *raw = begin();
+    struct helper *helpers = helpers_new(1, url_of(server.port, ""), "report");
+    char inbox[128];
+    helpers_spawn(helpers, 1);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    check_flag_set(&helpers->go);
+    await_line(raw, "report", 1);
+    raw_inbox(raw, inbox, sizeof inbox);
+    static const char *const forged[] = {
+        "00000000000000000000000000000000 99 30000 snib:{report}",
+        "00000000000000000000000000000000", "", " ", "x y z", "%s %n",
+        "00000000000000000000000000000000 0 0 snib:{report}",
+        "00000000000000000000000000000000-9999999999 1 1 snib:{report}",
+    };
+    for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
+        CHECK_INT(raw_number(raw, "PUBLISH %s %b", inbox, forged[i], strlen(forged[i])), ==, 1);
+    }
+    check_sleep_ms(200);
+    CHECK(!check_flag_is_set(&helpers->held));
+    CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK); /* and it was not given back for us */
+    give(&lease);
+    helper_must_hold(helpers);
+    helper_end(helpers);
+    snib_close(client);
+    redisFree(raw);
+}
+
+static bool nobody_holds(void *raw)
+{
+    return raw_number(raw, "HGET snib:{report} n") == 0;
+}
+
+TEST(a_grant_that_nobody_here_wants_is_given_back_at_once)
+{
+    redisContext *raw = begin();
+    struct helper *helpers = helpers_new(1, url_of(server.port, ""), "other");
+    char inbox[128];
+    helpers_spawn(helpers, 1);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *other = take(client, "other", NULL);
+    check_flag_set(&helpers->go); /* its client has an inbox, and listens */
+    await_line(raw, "other", 1);
+    raw_inbox(raw, inbox, sizeof inbox);
+    snib_lease *lease = take(client, "report", NULL);
+    long long now = raw_number(raw, "EVAL %s 0", "return redis.call('TIME')[1] * 1000");
+    char ticket[300];
+    snprintf(ticket, sizeof ticket, "abcdefabcdefabcdefabcdefabcdefab x %lld 60000 60000 30000 %s a b",
+             now + 60000, inbox);
+    raw_number(raw, "HSET snib:{report} q:1 %s t:abcdefabcdefabcdefabcdefabcdefab %s head 1 tail 1 w 1",
+               ticket, "1 0");
+    give(&lease); /* goes to a claim that does not exist */
+    CHECK(check_until(nobody_holds, raw, 2000));
+    give(&other);
+    helper_must_hold(helpers);
+    helper_end(helpers);
+    snib_close(client);
+    redisFree(raw);
+}
+
+TEST(a_handed_over_lock_has_the_validity_that_was_asked_for)
+{
+    redisContext *raw = begin();
+    struct helper *helpers = helpers_new(1, url_of(server.port, ""), "report");
+    helpers->options.min_left_ms = 20000; /* the hand-over lease is far less */
+    helpers_spawn(helpers, 1);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    check_flag_set(&helpers->go);
+    await_line(raw, "report", 1);
+    give(&lease);
+    helper_must_hold(helpers);
+    helper_end(helpers);
+    CHECK_INT(atomic_load(&helpers->release_code), ==, SNIB_OK);
+    snib_close(client);
+    redisFree(raw);
+}
+
+/* ---- Memory ----------------------------------------------------------------------------- */
+
+TEST(without_memory_leases_are_renewed_released_handed_over_and_none_is_granted)
+{
+    redisContext *raw = begin();
+    struct helper *helpers = helpers_new(2, url_of(server.port, "ttl=3s"), "report");
+    snprintf(helpers[1].name, sizeof helpers[1].name, "left");
+    helpers[1].options.wait_ms = 1500;
+    helpers_spawn(helpers, 2);
+    snib *client = client_of(url_of(server.port, "ttl=3s"));
+    snib_lease *lease = take(client, "report", NULL);
+    snib_lease *left = take(client, "left", NULL);
+    snib_error error = {0};
+    for (int i = 0; i < 2; i++) {
+        check_flag_set(&helpers[i].go);
+        await_line(raw, helpers[i].name, 1);
+    }
+    raw_fill_memory(raw);
+    CHECK_INT(try_it(client, "new", &error), ==, SNIB_EUNSAFE);
+    CHECK_INT(raw_number(raw, "EXISTS snib:{new}"), ==, 0);
+    check_sleep_ms(4000); /* more than a ttl: renewed, and re-checked, without memory */
+    CHECK_INT(snib_state(lease), ==, SNIB_HELD);
+    CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK);
+    check_flag_wait(&helpers[1].held, PATIENCE_MS);
+    CHECK_INT(atomic_load(&helpers[1].code), ==, SNIB_EBUSY); /* and it could leave the line: */
+    await_line(raw, "left", 0);
+    give(&left);
+    give(&lease);
+    helper_must_hold(&helpers[0]);
+    raw_number(raw, "CONFIG SET maxmemory 0");
+    helper_end(&helpers[0]);
+    helper_end(&helpers[1]);
+    snib_close(client);
+    redisFree(raw);
+}
+
+/* ---- Tokens and time -------------------------------------------------------------------- */
+
+TEST(neighbouring_tokens_stay_different_however_large)
+{
+    redisContext *raw = begin();
+    snib *client = client_of(url_of(server.port, ""));
+    raw_number(raw, "HSET snib:{report} last 9007199254740001"); /* 16 digits */
+    for (uint64_t want = 9007199254740002; want < 9007199254740010; want++) {
+        snib_lease *lease = take(client, "report", NULL);
+        CHECK_UINT(snib_token(lease), ==, want);
+        give(&lease);
+    }
+    snib_close(client);
+    redisFree(raw);
+}
+
+TEST(a_shorter_lease_does_not_cut_a_longer_one)
+{
+    redisContext *raw = begin();
+    snib *client = client_of(url_of(server.port, "ttl=60s&retention=1s"));
+    snib *other = client_of(url_of(server.port, "ttl=1s&retention=1s"));
+    snib_options reading = waiting(0);
+    reading.mode = SNIB_SHARED;
+    snib_lease *lasting = take(client, "map", &reading);
+    snib_lease *brief = take(other, "map", &reading);
+    CHECK_INT(raw_number(raw, "PTTL snib:{map}"), >, 50000);
+    give(&brief);
+    CHECK_INT(raw_number(raw, "PTTL snib:{map}"), >, 50000);
+    snib_close(other);
+    check_sleep_ms(1200);
+    CHECK_INT(snib_verify(lasting, NULL), ==, SNIB_OK);
+    give(&lasting);
+    CHECK_INT(raw_number(raw, "PTTL snib:{map}"), <=, 1000); /* and nothing stays for ever */
+    snib_close(client);
+    redisFree(raw);
+}
+
+static void begin_with_clock(struct clock_shim *clock)
+{
+    clock_shim_open(clock);
+    server_init(&server, "redis");
+    clock_shim_use(clock, &server);
+    server_redis_prepare(&server, NULL);
+    server_start(&server);
+}
+
+TEST(tokens_grow_when_the_servers_clock_is_set_back)
+{
+    struct clock_shim clock;
+    begin_with_clock(&clock);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    uint64_t token = snib_token(lease);
+    give(&lease);
+    clock_shim_wall(&clock, -30 * 60 * 1000);
+    for (int i = 0; i < 3; i++) {
+        lease = take(client, "report", NULL);
+        CHECK_UINT(snib_token(lease), >, token);
+        token = snib_token(lease);
+        give(&lease);
+    }
+    snib_close(client);
+}
+
+TEST(a_clock_set_back_does_not_keep_a_dead_holder_alive)
+{
+    struct clock_shim clock;
+    begin_with_clock(&clock);
+    struct helper *helpers = helpers_new(1, url_of(server.port, "ttl=2s"), "report");
+    helpers_spawn(helpers, 1);
+    check_flag_set(&helpers->go);
+    helper_must_hold(helpers);
+    snib *client = client_of(url_of(server.port, "ttl=2s"));
+    check_kill(helpers->pid);
+    clock_shim_wall(&clock, -3600 * 1000);
+    snib_options options = waiting(2000 + 1300 + check_ms(3000));
+    snib_lease *lease = take(client, "report", &options);
+    CHECK_UINT(snib_token(lease), >, atomic_load(&helpers->token));
+    give(&lease);
+    snib_close(client);
+}
+
+TEST(a_clock_set_forward_is_no_loss_for_who_could_renew)
+{
+    struct clock_shim clock;
+    begin_with_clock(&clock);
+    snib *client = client_of(url_of(server.port, "ttl=2s"));
+    snib_lease *lease = take(client, "report", NULL);
+    clock_shim_wall(&clock, 20 * 1000); /* the lease is over, by the server's clock */
+    for (int i = 0; i < 15; i++) {
+        check_sleep_ms(200);
+        CHECK_INT(snib_state(lease), ==, SNIB_HELD);
+    }
+    snib *other = client_of(url_of(server.port, "ttl=2s"));
+    snib_error error = {0};
+    CHECK_INT(try_it(other, "report", &error), ==, SNIB_EBUSY);
+    give(&lease);
+    lease = take(client, "report", NULL); /* the not-after times have learnt it, too */
+    give(&lease);
+    snib_close(other);
+    snib_close(client);
+}
+
+TEST(whoever_lost_it_to_a_jump_of_the_clock_learns_at_the_next_renewal)
+{
+    struct clock_shim clock;
+    begin_with_clock(&clock);
+    snib *client = client_of(url_of(server.port, "ttl=3s"));
+    snib *other = client_of(url_of(server.port, "ttl=3s"));
+    snib_lease *lease = take(client, "report", NULL);
+    clock_shim_wall(&clock, 20 * 1000);
+    snib_lease *next = take(other, "report", NULL);
+    CHECK_UINT(snib_token(next), >, snib_token(lease)); /* the resource can tell them apart */
+    int64_t start = check_now_ns();
+    while (snib_state(lease) != SNIB_LOST) {
+        CHECK_INT(since_ms(start), <, 1000 + check_ms(1500));
+        check_sleep_ms(10);
+    }
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    CHECK_INT(snib_verify(next, NULL), ==, SNIB_OK);
+    give(&next);
+    snib_close(other);
+    snib_close(client);
+}
+
+/* ---- Scripts and connections ------------------------------------------------------------ */
+
+TEST(forgotten_scripts_are_sent_again)
+{
+    redisContext *raw = begin();
+    snib *client = client_of(url_of(server.port, "ttl=3s"));
+    for (int i = 0; i < 5; i++) {
+        raw_number(raw, "SCRIPT FLUSH");
+        snib_lease *lease = take(client, "report", NULL);
+        raw_number(raw, "SCRIPT FLUSH");
+        CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK);
+        raw_number(raw, "SCRIPT FLUSH");
+        give(&lease);
+    }
+    snib_close(client);
+    redisFree(raw);
+}
+
+TEST(killed_connections_are_replaced_and_nobody_loses_anything)
+{
+    redisContext *raw = begin();
+    struct helper *helpers = helpers_new(1, url_of(server.port, ""), "report");
+    helpers_spawn(helpers, 1);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    check_flag_set(&helpers->go);
+    await_line(raw, "report", 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(raw_number(raw, "CLIENT KILL TYPE normal"), >=, 1);
+        CHECK_INT(raw_number(raw, "CLIENT KILL TYPE pubsub"), ==, 1);
+        CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK);
+        check_sleep_ms(300); /* the waiter is back in its place by then */
+        CHECK_INT(raw_number(raw, "HGET snib:{report} w"), ==, 1);
+    }
+    int64_t start = check_now_ns();
+    give(&lease);
+    helper_must_hold(helpers);
+    CHECK_INT(since_ms(start), <, check_ms(1000));
+    helper_end(helpers);
+    snib_close(client);
+    redisFree(raw);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the tests of the Redis engine share: clients, helper processes that hold and wait, and a
+ * way to talk to the server behind snib's back.
+ */
+#ifndef SNIB_TESTS_REDIS_WORLD_H
+#define SNIB_TESTS_REDIS_WORLD_H
+
+#include "check.h"
+#include "overlap.h"
+#include "proxy.h"
+#include "server.h"
+#include "snib.h"
+
+#include <hiredis/hiredis.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MAY_BE_UNUSED __attribute__((unused))
+
+enum { PATIENCE_MS = 15000 };
+
+MAY_BE_UNUSED static const char *url_of(int port, const char *parameters)
+{
+    enum { URLS = 8 };
+    static char urls[URLS][512];
+    static int next;
+    char *url = urls[next++ % URLS];
+    snprintf(url, sizeof urls[0], "redis://127.0.0.1:%d?quarantine=no%s%s", port,
+             parameters[0] ? "&" : "", parameters);
+    return url;
+}
+
+MAY_BE_UNUSED static snib *client_of(const char *url)
+{
+    snib *client = NULL;
+    snib_error error = {0};
+    CHECK_OK(snib_open(&client, url, &error), error.message);
+    return client;
+}
+
+MAY_BE_UNUSED static snib_lease *take(snib *client, const char *name, const snib_options *options)
+{
+    snib_lease *lease = NULL;
+    snib_error error = {0};
+    CHECK_OK(snib_acquire(&lease, client, name, options, &error), error.message);
+    return lease;
+}
+
+MAY_BE_UNUSED static void give(snib_lease **lease)
+{
+    snib_error error = {0};
+    CHECK_OK(snib_release(lease, &error), error.message);
+}
+
+MAY_BE_UNUSED static snib_options waiting(int64_t wait_ms)
+{
+    snib_options options = SNIB_OPTIONS;
+    options.wait_ms = wait_ms;
+    return options;
+}
+
+MAY_BE_UNUSED static int try_it(snib *client, const char *name, snib_error *error)
+{
+    snib_options options = waiting(0);
+    snib_lease *lease = NULL;
+    int code = snib_acquire(&lease, client, name, &options, error);
+    if (code == SNIB_OK) {
+        give(&lease);
+    }
+    return code;
+}
+
+/* ---- Behind snib's back ----------------------------------------------------------------- */
+
+MAY_BE_UNUSED static redisContext *raw_open(int port)
+{
+    redisContext *raw = redisConnect("127.0.0.1", port);
+    CHECK(raw != NULL && raw->err == 0);
+    return raw;
+}
+
+/* An integer, or the text of a reply as one. */
+MAY_BE_UNUSED static long long raw_number(redisContext *raw, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    redisReply *reply = redisvCommand(raw, format, args);
+    va_end(args);
+    CHECK(reply != NULL);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        FAIL("%s: %s", format, reply->str);
+    }
+    long long number = reply->type == REDIS_REPLY_INTEGER ? reply->integer
+                       : reply->str                       ? strtoll(reply->str, NULL, 10)
+                                                          : 0;
+    freeReplyObject(reply);
+    return number;
+}
+
+/* How many tickets are in line. */
+struct raw_line {
+    redisContext *raw;
+    const char *name;
+    long long count;
+};
+
+static bool line_is(void *arg)
+{
+    struct raw_line *line = arg;
+    return raw_number(line->raw, "HGET snib:{%s} w", line->name) == line->count;
+}
+
+MAY_BE_UNUSED static void await_line(redisContext *raw, const char *name, long long count)
+{
+    struct raw_line line = {raw, name, count};
+    CHECK(check_until(line_is, &line, PATIENCE_MS));
+}
+
+/* The inbox of the only client that has one. */
+MAY_BE_UNUSED static void raw_inbox(redisContext *raw, char *out, size_t size)
+{
+    redisReply *reply = redisCommand(raw, "PUBSUB CHANNELS snib:inbox:*");
+    CHECK(reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 1);
+    snprintf(out, size, "%s", reply->element[0]->str);
+    freeReplyObject(reply);
+}
+
+/* Fill the memory: from now on, what needs some is refused. */
+MAY_BE_UNUSED static void raw_fill_memory(redisContext *raw)
+{
+    raw_number(raw, "SET ballast %s", "x");
+    raw_number(raw, "SETRANGE ballast 2000000 x");
+    raw_number(raw, "CONFIG SET maxmemory 1000000");
+}
+
+/* ---- Helper processes ------------------------------------------------------------------- */
+
+struct helper {
+    char url[512];
+    char name[64];
+    snib_options options;
+    struct check_flag go, held, let_go, over;
+    _Atomic uint64_t token;
+    _Atomic int64_t held_ns;
+    _Atomic int code, release_code, state;
+    pid_t pid;
+};
+
+static void help(void *arg)
+{
+    struct helper *self = arg;
+    snib_lease *lease = NULL;
+    snib *client = client_of(self->url);
+    check_flag_wait(&self->go, 60000);
+    atomic_store(&self->code, snib_acquire(&lease, client, self->name, &self->options, NULL));
+    atomic_store(&self->held_ns, check_now_ns());
+    atomic_store(&self->token, lease ? snib_token(lease) : 0);
+    check_flag_set(&self->held);
+    if (lease) {
+        check_flag_wait(&self->let_go, 60000);
+        atomic_store(&self->state, snib_state(lease));
+        atomic_store(&self->release_code, snib_release(&lease, NULL));
+    }
+    check_flag_set(&self->over);
+    snib_close(client);
+}
+
+MAY_BE_UNUSED static struct helper *helpers_new(int count, const char *url, const char *name)
+{
+    struct helper *helpers = check_shared((size_t)count * sizeof *helpers);
+    snib_options normal = SNIB_OPTIONS;
+    for (int i = 0; i < count; i++) {
+        snprintf(helpers[i].url, sizeof helpers[i].url, "%s", url);
+        snprintf(helpers[i].name, sizeof helpers[i].name, "%s", name);
+        helpers[i].options = normal;
+    }
+    return helpers;
+}
+
+MAY_BE_UNUSED static void helpers_spawn(struct helper *helpers, int count)
+{
+    for (int i = 0; i < count; i++) {
+        helpers[i].pid = check_spawn(help, &helpers[i]);
+    }
+}
+
+MAY_BE_UNUSED static void helper_must_hold(struct helper *helper)
+{
+    check_flag_wait(&helper->held, PATIENCE_MS);
+    CHECK_INT(atomic_load(&helper->code), ==, SNIB_OK);
+}
+
+MAY_BE_UNUSED static void helper_end(struct helper *helper)
+{
+    check_flag_set(&helper->go);
+    check_flag_set(&helper->let_go);
+    check_join(helper->pid, PATIENCE_MS);
+}
+
+#endif

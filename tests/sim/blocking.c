@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The blocking calls, in a world without threads: the call drives the engine, and while it does
+ * the world goes on.
+ */
+#include "directed.h"
+
+static int acquire(snib_lease **out, int index, int64_t wait_ms, snib_error *error)
+{
+    snib_options o = SNIB_OPTIONS;
+    char label[] = "name-0";
+    o.wait_ms = wait_ms;
+    o.label = label;
+    sim_enter(machine(index));
+    return snib_acquire(out, machine(index)->client, "name-0", &o, error);
+}
+
+DIRECTED(a_wait_ends_at_its_deadline_or_with_the_lock)
+{
+    struct sim_config c = directed_world(2, 30000);
+    sim_begin(&c);
+    struct ask *other = ask_and_get(1);
+    snib_lease *lease;
+    snib_error error;
+    int64_t start_ns = world.now_ns;
+    CHECK_INT(acquire(&lease, 0, 500, &error), ==, SNIB_EBUSY);
+    CHECK_INT((world.now_ns - start_ns) / MS, ==, 500);
+    CHECK_INT(acquire(&lease, 0, 0, &error), ==, SNIB_EBUSY);
+    struct event give_back = {.kind = GIVE_BACK, .machine = 1, .turn = other->turn};
+    sim_post(&give_back, world.now_ns + 100 * MS);
+    start_ns = world.now_ns;
+    CHECK_INT(acquire(&lease, 0, -1, &error), ==, SNIB_OK);
+    CHECK_INT((world.now_ns - start_ns) / MS, <=, 110);
+    CHECK_INT(snib_release(&lease, &error), ==, SNIB_OK);
+    CHECK_INT(world.locks[0].holding, ==, 0);
+    finish();
+}
+
+DIRECTED(no_answer_is_neither_yes_nor_no)
+{
+    struct sim_config c = directed_world(1, 30000);
+    sim_begin(&c);
+    snib_lease *lease;
+    snib_error error;
+    cut_off(0, 5000);
+    CHECK_INT(acquire(&lease, 0, 0, &error), ==, SNIB_EUNKNOWN);
+    CHECK_INT(acquire(&lease, 0, 100, &error), ==, SNIB_EUNKNOWN);
+    CHECK_INT(acquire(&lease, 0, -1, &error), ==, SNIB_OK);
+    CHECK_INT(world.now_ns / MS, <=, 10000);
+    CHECK_INT(snib_verify(lease, &error), ==, SNIB_OK);
+    cut_off(0, 4000);
+    CHECK_INT(snib_verify(lease, &error), ==, SNIB_EUNKNOWN);
+    CHECK_INT(snib_state(lease), ==, SNIB_HELD);
+    sim_for(2000);
+    machine(0)->lose_answers = 1;
+    CHECK_INT(snib_release(&lease, &error), ==, SNIB_EUNKNOWN); /* freed, but who knows */
+    CHECK_INT(world.locks[0].holding, ==, 0);
+    finish();
+}
+
+DIRECTED(a_loss_is_told_apart_from_no_answer)
+{
+    struct sim_config c = directed_world(1, 30000);
+    sim_begin(&c);
+    snib_lease *lease;
+    snib_error error;
+    CHECK_INT(acquire(&lease, 0, -1, &error), ==, SNIB_OK);
+    machine(0)->lose_answers = 1; /* nobody tells the holder */
+    sim_evict(0);
+    CHECK_INT(snib_state(lease), ==, SNIB_HELD);
+    CHECK_INT(snib_verify(lease, &error), ==, SNIB_ELOST);
+    CHECK_INT(snib_state(lease), ==, SNIB_LOST);
+    CHECK_INT(snib_release(&lease, &error), ==, SNIB_ELOST);
+
+    CHECK_INT(acquire(&lease, 0, -1, &error), ==, SNIB_OK);
+    sim_evict(0);
+    CHECK_INT(snib_release(&lease, &error), ==, SNIB_ELOST); /* learnt only now */
+    finish();
+}

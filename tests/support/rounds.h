@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_TESTS_ROUNDS_H
+#define SNIB_TESTS_ROUNDS_H
+
+/*
+ * The two schedules a supervisor must survive, played as often as one likes, several at a time.
+ * Each fails the case when it goes wrong, and prints the worst margin it has seen.
+ */
+
+/* snib is stopped until its lease is long over, and another run gets the lock: the first job is
+ * dead before the second one starts. */
+void rounds_stopped(int rounds);
+
+/* The engine falls silent and the job ignores TERM: TERM and KILL come at their instants, and
+ * the job is dead before the deadline. */
+void rounds_deaf(int rounds);
+
+#endif
