@@ -264,8 +264,7 @@ int snib_dispatch(snib *client, int max); /* run at most `max` (0: all due); ans
 
 /* Start an acquire. If this answers 0, `done` is called exactly once; else never. */
 int snib_acquire_async(snib_ticket *out, snib *client, const char *name,
-                       const snib_options *options, snib_done_fn *done, void *arg,
-                       snib_error *err);
+                       const snib_options *options, snib_done_fn *done, void *arg, snib_error *err);
 
 /* Stop one. OK: `done` gets ECANCELED. ESTATE: it has its answer already, or never was. */
 int snib_cancel(snib *client, snib_ticket ticket);
@@ -280,11 +279,11 @@ typedef struct snib_seen {
     const char *label; /* "" if none */
     uint64_t token;    /* 0 for a waiter, and where unknown */
     int mode;
-    int place;              /* 0 holds; else its place among the waiters, from 1 */
-    unsigned permits;       /* of a counted lock */
-    unsigned reserved;      /* 0 */
-    int64_t since_unix_ms;  /* by the wall clock of whoever wrote it; 0 unknown */
-    int64_t left_ms;        /* -1 unknown; SNIB_FOREVER without a lease */
+    int place;             /* 0 holds; else its place among the waiters, from 1 */
+    unsigned permits;      /* of a counted lock */
+    unsigned reserved;     /* 0 */
+    int64_t since_unix_ms; /* by the wall clock of whoever wrote it; 0 unknown */
+    int64_t left_ms;       /* -1 unknown; SNIB_FOREVER without a lease */
 } snib_seen;
 
 /* Non-zero ends the listing. */

@@ -150,7 +150,8 @@ static void say(struct snib__request *r, int code)
         say_busy(r);
         return;
     case SNIB_EUNKNOWN:
-        snib__fail(r->err, code, 0, "%s: no answer about lock '%s'; if it was granted after all, it is given back",
+        snib__fail(r->err, code, 0,
+                   "%s: no answer about lock '%s'; if it was granted after all, it is given back",
                    scheme, name);
         return;
     case SNIB_ECANCELED:
@@ -258,8 +259,9 @@ bool snib__request_reenter(struct snib__request *r)
                           scheme, r->place->name);
     } else if (r->options.min_left_ms &&
                snib__lease_left_ns(h, snib__now()) <= r->options.min_left_ms * SNIB__MS) {
-        code = snib__fail(r->err, SNIB_ELOST, 0, "%s: less than %lld ms of the owner's '%s' is left",
-                          scheme, (long long)r->options.min_left_ms, r->place->name);
+        code =
+            snib__fail(r->err, SNIB_ELOST, 0, "%s: less than %lld ms of the owner's '%s' is left",
+                       scheme, (long long)r->options.min_left_ms, r->place->name);
     } else {
         r->lease = snib__lease_add(h, &r->options, r->ticket);
         code = r->lease ? SNIB_OK : snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");

@@ -189,13 +189,13 @@ struct snib__hold {
     struct snib__link in_agenda;
     unsigned todo; /* SNIB__DO_... */
     enum snib__stage stage;
-    bool lost;      /* sticky */
-    bool lined_up;  /* counted in place->asking */
-    bool renewing;  /* submitted, not answered */
+    bool lost;     /* sticky */
+    bool lined_up; /* counted in place->asking */
+    bool renewing; /* submitted, not answered */
     bool no_renew;
-    bool started;   /* the engine has seen it */
-    bool counted;   /* in client->outstanding */
-    int proofs;     /* renewals tried while PROVING */
+    bool started;                  /* the engine has seen it */
+    bool counted;                  /* in client->outstanding */
+    int proofs;                    /* renewals tried while PROVING */
     struct snib__request *request; /* NULL once answered */
 
     const void *owner;
@@ -212,7 +212,7 @@ struct snib__hold {
     struct snib_lease first; /* the lease of the acquire that was granted */
     bool first_used;
 
-    struct snib__link verifiers; /* calls of snib_verify waiting for a renewal */
+    struct snib__link verifiers;     /* calls of snib_verify waiting for a renewal */
     struct snib__releaser *releaser; /* the call of snib_release that waits, if one does */
     char label[SNIB__LABEL_MAX + 1];
     _Alignas(max_align_t) unsigned char state[]; /* the engine's */
@@ -240,11 +240,11 @@ struct snib {
     char *shown_url;
     char who[96];
 
-    bool opened;  /* engine->open succeeded */
-    bool closing; /* nothing new is taken */
-    bool manual;  /* no threads: the simulation turns the crank */
-    bool used;    /* an acquire has been made */
-    unsigned inside; /* threads in a call */
+    bool opened;                 /* engine->open succeeded */
+    bool closing;                /* nothing new is taken */
+    bool manual;                 /* no threads: the simulation turns the crank */
+    bool used;                   /* an acquire has been made */
+    unsigned inside;             /* threads in a call */
     struct snib__waiter *closer; /* snib_close waiting for holds and threads to go */
     struct snib__timer close_timer;
 
@@ -254,12 +254,12 @@ struct snib {
     struct snib__link tickets; /* asynchronous requests */
     snib_ticket last_ticket;
     struct snib__timers timers;
-    unsigned holds;       /* known to the engine */
-    unsigned outstanding; /* of them, those that wait for an answer, and open queries */
+    unsigned holds;           /* known to the engine */
+    unsigned outstanding;     /* of them, those that wait for an answer, and open queries */
     struct snib__hold *spare; /* one kept for the next acquire */
     snib_lease *spare_lease;
     struct snib__place *last_place; /* may be unused */
-    snib_options normal; /* SNIB_OPTIONS, checked */
+    snib_options normal;            /* SNIB_OPTIONS, checked */
 
     bool driving;   /* a thread is in engine->drive */
     bool submitted; /* something new went to the engine since the driver last looked */
@@ -293,7 +293,7 @@ int snib__open_engine(snib **out, const struct snib__engine *engine, const char 
                       snib_error *err);
 bool snib__usable(const snib *client, snib_error *err); /* this process, not closing */
 void snib__enter(snib *client);                         /* takes the mutex */
-void snib__leave(snib *client);                         /* hands over what must go on; gives it up */
+void snib__leave(snib *client); /* hands over what must go on; gives it up */
 void snib__unref(snib *client);
 void snib__close_check(snib *client); /* has everything left that snib_close waits for? */
 

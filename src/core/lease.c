@@ -11,6 +11,9 @@
  *                  again every                                        it to another
  *                  ttl/12
  *
+ * A grant for less than the ttl (handed over for a moment; "yours already", said late) has its
+ * thirds of what was granted.
+ *
  * A renewal that succeeds moves `since`. A renewal that gets no answer moves nothing. One that
  * finds the lock gone ends it. Whoever looks at a lease (snib_state, snib_left_ms, a release)
  * looks at the clock first, so that a keeper that was not scheduled in time changes nothing in
@@ -163,11 +166,17 @@ static int64_t notice_ns(const struct snib__hold *h)
     return least(h->claim.ttl_ms * SNIB__MS, h->max_hold_ns) / 3;
 }
 
+/* The ttl, or what was granted if that was less. Only of a hold with a lease. */
+static int64_t lease_ns(const struct snib__hold *h)
+{
+    return least(h->claim.ttl_ms * SNIB__MS, h->span_ns + h->span_ns / 9);
+}
+
 static void doubt(struct snib__hold *h, struct snib__instant now)
 {
     char why[160];
     int64_t silent = snib__elapsed_ns(h->since, now);
-    if (h->span_ns != SNIB__NEVER && !h->no_renew && silent >= h->claim.ttl_ms * SNIB__MS * 2 / 3) {
+    if (h->span_ns != SNIB__NEVER && !h->no_renew && silent >= lease_ns(h) * 2 / 3) {
         snprintf(why, sizeof why, "no answer of the engine for %.1f s", (double)silent / 1e9);
         snib__lease_doubt(h, why);
     } else if (h->max_hold_ns != SNIB__NEVER && snib__lease_left_ns(h, now) <= notice_ns(h)) {
@@ -188,9 +197,8 @@ static int64_t until_renewal_ns(const struct snib__hold *h, struct snib__instant
     if (!renews(h) || h->renewing) {
         return SNIB__NEVER;
     }
-    int64_t ttl_ns = h->claim.ttl_ms * SNIB__MS;
-    int64_t regular = ttl_ns / 3 - snib__elapsed_ns(h->since, now);
-    int64_t repeated = ttl_ns / 12 - snib__elapsed_ns(h->renew_tried, now);
+    int64_t regular = lease_ns(h) / 3 - snib__elapsed_ns(h->since, now);
+    int64_t repeated = lease_ns(h) / 12 - snib__elapsed_ns(h->renew_tried, now);
     return regular > repeated ? regular : repeated;
 }
 
@@ -207,7 +215,7 @@ static void schedule(struct snib__hold *h, struct snib__instant now)
     }
     wait = least(wait, renewal);
     if (h->stage == SNIB__HELD && renews(h)) {
-        wait = least(wait, ttl_ns * 2 / 3 - snib__elapsed_ns(h->since, now));
+        wait = least(wait, lease_ns(h) * 2 / 3 - snib__elapsed_ns(h->since, now));
     }
     if (h->stage == SNIB__HELD && h->max_hold_ns != SNIB__NEVER) {
         wait = least(wait, left - notice_ns(h));
@@ -296,10 +304,9 @@ void snib__lease_renewed(struct snib__hold *h, const struct snib__result *result
         if (over(h, now)) {
             return;
         }
-        bool recovered = h->stage == SNIB__DOUBTFUL &&
-                         snib__elapsed_ns(h->since, now) < h->claim.ttl_ms * SNIB__MS * 2 / 3 &&
-                         (h->max_hold_ns == SNIB__NEVER ||
-                          snib__lease_left_ns(h, now) > notice_ns(h));
+        bool recovered =
+            h->stage == SNIB__DOUBTFUL && snib__elapsed_ns(h->since, now) < lease_ns(h) * 2 / 3 &&
+            (h->max_hold_ns == SNIB__NEVER || snib__lease_left_ns(h, now) > notice_ns(h));
         if (recovered) {
             snib__move(h, SNIB__HELD);
             tell_all(h, "the engine answers again");

@@ -92,8 +92,8 @@ enum snib__param_type { SNIB__DURATION, SNIB__COUNT, SNIB__FLAG, SNIB__TEXT, SNI
 struct snib__param {
     const char *name; /* NULL ends the table */
     enum snib__param_type type;
-    const char *normal; /* the default, as it would be written; NULL: none */
-    int64_t min, max;   /* of a duration (in ms) or count; of a text: its length */
+    const char *normal;  /* the default, as it would be written; NULL: none */
+    int64_t min, max;    /* of a duration (in ms) or count; of a text: its length */
     const char *choices; /* "a|b|c" */
     const char *help;
 };

@@ -151,7 +151,7 @@ TEST(the_late_write_of_a_paused_holder_is_refused)
         "late='echo started >started; kill -STOP $$; \"$0\" guard data -- sh -c \"echo late "
         ">data\"'\n"
         "\"$0\" run --on-lost ignore stock sh -c \"$late\" \"$0\" & first=$!\n"
-        "until [ -e started ]; do sleep 0.01; done\n"
+        "until [ -e started ]; do kill -0 $first || exit 1; sleep 0.01; done\n"
         "rm locks/*\n"
         "\"$0\" run stock sh -c '\"$0\" guard data -- sh -c \"echo new >data\"' \"$0\" || exit 1\n"
         "pkill -CONT -P $first; wait $first\n"

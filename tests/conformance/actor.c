@@ -116,6 +116,28 @@ void actor_thread(struct actor *actor, snib *client)
 
 /* ---- Directions ------------------------------------------------------------------------- */
 
+struct awaited_flag {
+    struct actor *actor;
+    struct check_flag *flag;
+};
+
+static bool set_or_dead(void *arg)
+{
+    struct awaited_flag *awaited = arg;
+    return check_flag_is_set(awaited->flag) ||
+           (awaited->actor->pid > 0 && !check_alive(awaited->actor->pid));
+}
+
+void actor_await(struct actor *actor, struct check_flag *flag)
+{
+    struct awaited_flag awaited = {.actor = actor, .flag = flag};
+    bool over = check_until(set_or_dead, &awaited, PATIENCE_MS);
+    if (!check_flag_is_set(flag)) {
+        FAIL("actor '%s' of '%s' %s", actor->label, actor->name,
+             over ? "has died" : "does not get there");
+    }
+}
+
 void actor_go(struct actor *actor)
 {
     check_flag_set(&actor->go);
@@ -123,7 +145,7 @@ void actor_go(struct actor *actor)
 
 void actor_must_hold(struct actor *actor)
 {
-    check_flag_wait(&actor->settled, PATIENCE_MS);
+    actor_await(actor, &actor->settled);
     CHECK_OK(atomic_load(&actor->code), actor->error.message);
 }
 
@@ -136,14 +158,14 @@ void actor_go_and_hold(struct actor *actor)
 void actor_go_and_wait(struct actor *actor)
 {
     actor_go(actor);
-    check_flag_wait(&actor->diary.seen[SNIB_WAITING], PATIENCE_MS);
+    actor_await(actor, &actor->diary.seen[SNIB_WAITING]);
     CHECK(!check_flag_is_set(&actor->settled));
 }
 
 void actor_let_go(struct actor *actor)
 {
     check_flag_set(&actor->let_go);
-    check_flag_wait(&actor->over, PATIENCE_MS);
+    actor_await(actor, &actor->over);
 }
 
 void actor_join(struct actor *actor)

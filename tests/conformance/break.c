@@ -44,7 +44,7 @@ TEST_WHEN(a_broken_lock_is_free_and_its_holder_learns_of_it, with_break)
     CHECK_OK(snib_break(client, "report", atomic_load(&holder->token), &error), error.message);
     snib_lease *lease = take(client, "report", NULL);
     CHECK_UINT(snib_token(lease), >, atomic_load(&holder->token));
-    check_flag_wait(&holder->diary.seen[SNIB_LOST], PATIENCE_MS);
+    actor_await(holder, &holder->diary.seen[SNIB_LOST]);
     actor_let_go(holder);
     CHECK_INT(atomic_load(&holder->state_at_end), ==, SNIB_LOST);
     CHECK_INT(atomic_load(&holder->release_code), ==, SNIB_ELOST);
@@ -127,7 +127,7 @@ static void ask_to_give_up(bool by_event)
         holder->options.on_event = NULL;
     }
     pid_t pid = check_spawn(give_up_when_asked, holder);
-    check_flag_wait(&holder->settled, PATIENCE_MS);
+    actor_await(holder, &holder->settled);
     snib *client = client_here();
     CHECK_OK(snib_break(client, "report", atomic_load(&holder->token), &error), error.message);
     snib_lease *lease = take(client, "report", NULL);

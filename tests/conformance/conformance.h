@@ -181,6 +181,9 @@ void actor_prepare(struct actor *actor, const char *name, const char *label);
 void actor_spawn(struct actor *actor);
 void actor_thread(struct actor *actor, snib *client);
 
+/* Fails the case when the actor has died or is too late. */
+void actor_await(struct actor *actor, struct check_flag *flag);
+
 void actor_go(struct actor *actor);          /* start acquiring */
 void actor_go_and_hold(struct actor *actor); /* ... until it is granted */
 void actor_go_and_wait(struct actor *actor); /* ... until it is seen waiting */

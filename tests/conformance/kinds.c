@@ -138,7 +138,7 @@ TEST_WHEN(a_writer_that_gave_up_lets_the_readers_in, with_fair_shared)
     snib_lease *old = take(client, "map", &reader);
     actor_go_and_wait(&actors[0]);
     actor_go_and_wait(&actors[1]); /* behind the writer */
-    check_flag_wait(&actors[0].settled, PATIENCE_MS);
+    actor_await(&actors[0], &actors[0].settled);
     CHECK_INT(atomic_load(&actors[0].code), ==, SNIB_EBUSY);
     actor_must_hold(&actors[1]); /* although the first reader has not let go */
     actor_join(&actors[1]);

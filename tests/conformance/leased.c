@@ -71,7 +71,7 @@ TEST_WHEN(a_stopped_holder_learns_that_it_lost, with_leases)
     actor_must_hold(&actors[1]);
     check_flag_set(&actors[0].let_go); /* the first thing it does is look, and release */
     check_cont(actors[0].pid);
-    check_flag_wait(&actors[0].over, PATIENCE_MS);
+    actor_await(&actors[0], &actors[0].over);
     CHECK_INT(atomic_load(&actors[0].left_at_end_ms), <=, 0);
     CHECK_INT(atomic_load(&actors[0].release_code), ==, SNIB_ELOST);
     CHECK_UINT(atomic_load(&actors[1].token), >, atomic_load(&actors[0].token));

@@ -112,14 +112,14 @@ TEST(closing_ends_the_waits_of_other_threads)
     for (int i = 2; i < WAITERS; i++) { /* behind those, in the process's own line */
         actor_thread(&actors[i], client);
         actor_go(&actors[i]);
-        check_flag_wait(&actors[i].asking, PATIENCE_MS);
+        actor_await(&actors[i], &actors[i].asking);
         while (thread_state(atomic_load(&actors[i].tid)) != 'S') {
             check_sleep_ms(1);
         }
     }
     snib_close(client);
     for (int i = 0; i < WAITERS; i++) {
-        check_flag_wait(&actors[i].settled, PATIENCE_MS);
+        actor_await(&actors[i], &actors[i].settled);
         CHECK_INT(atomic_load(&actors[i].code), ==, SNIB_ECANCELED);
         actor_join(&actors[i]);
     }

@@ -192,7 +192,7 @@ TEST(a_waiter_that_gave_up_is_not_in_the_way)
     snib_lease *lease = take(client, "report", NULL);
     actor_go_and_wait(&actors[0]);
     actor_go_and_wait(&actors[1]);
-    check_flag_wait(&actors[0].over, PATIENCE_MS);
+    actor_await(&actors[0], &actors[0].over);
     CHECK_INT(atomic_load(&actors[0].code), ==, SNIB_EBUSY);
     if (with_fairness()) {
         struct sights sights;
@@ -288,7 +288,7 @@ TEST_WHEN(threads_of_one_client_are_served_in_the_order_they_came, with_fairness
     for (int i = 0; i < QUEUE; i++) {
         actor_thread(&actors[i], client);
         actor_go(&actors[i]);
-        check_flag_wait(&actors[i].asking, PATIENCE_MS);
+        actor_await(&actors[i], &actors[i].asking);
         CHECK(check_until(is_asleep, &actors[i], PATIENCE_MS));
     }
     give(&lease);

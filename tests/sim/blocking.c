@@ -77,3 +77,43 @@ DIRECTED(a_loss_is_told_apart_from_no_answer)
     CHECK_INT(snib_release(&lease, &error), ==, SNIB_ELOST); /* learnt only now */
     finish();
 }
+
+DIRECTED(verify_wants_an_answer_to_its_own_question)
+{
+    struct sim_config c = directed_world(1, 30000);
+    sim_begin(&c);
+    snib_lease *lease;
+    snib_error error;
+    CHECK_INT(acquire(&lease, 0, -1, &error), ==, SNIB_OK);
+    machine(0)->stalled_ns[RENEWALS] = world.now_ns + 12000 * MS;
+    sim_for(10500);
+    CHECK_INT(world.records[0]->renewals, ==, 1); /* on its way since before the question */
+    sim_enter(machine(0));
+    CHECK_INT(snib_verify(lease, &error), ==, SNIB_OK);
+    CHECK_INT(world.records[0]->renewals, ==, 2);
+    CHECK_INT(snib_release(&lease, &error), ==, SNIB_OK);
+    finish();
+}
+
+DIRECTED(an_owner_enters_again_without_a_word_to_the_engine)
+{
+    struct sim_config c = directed_world(1, 30000);
+    sim_begin(&c);
+    snib_lease *leases[3];
+    snib_error error;
+    snib_options o = SNIB_OPTIONS;
+    o.owner = machine(0)->owners;
+    o.label = "name-0";
+    sim_enter(machine(0));
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(snib_acquire(&leases[i], machine(0)->client, "name-0", &o, &error), ==, SNIB_OK);
+        CHECK_UINT(snib_token(leases[i]), ==, snib_token(leases[0]));
+    }
+    CHECK_UINT(world.record_count, ==, 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(world.locks[0].holding, ==, 1);
+        CHECK_INT(snib_release(&leases[i], &error), ==, SNIB_OK);
+    }
+    CHECK_INT(world.locks[0].holding, ==, 0);
+    finish();
+}

@@ -301,6 +301,23 @@ DIRECTED(a_clock_jump_is_no_loss_when_the_renewal_succeeds)
     finish();
 }
 
+DIRECTED(a_short_lease_is_renewed_in_time)
+{
+    struct sim_config c = directed_world(1, 30000);
+    sim_begin(&c);
+    machine(0)->lose_answers = 1;
+    struct ask *a = ask_for(0, -1);
+    sim_for(100);
+    CHECK_INT(world.locks[0].holding, ==, 1);
+    world.locks[0].holders[0].ends_ns = world.now_ns + 15000 * MS; /* as the server likes it */
+    sim_for(3900);
+    CHECK(holds(a)); /* "yours already", 12 s left of 30 */
+    CHECK_INT(world.records[0]->renewals, ==, 0);
+    sim_for(4000);
+    CHECK_INT(world.records[0]->renewals, ==, 1); /* not in 10 s, with 1 s left */
+    finish();
+}
+
 /* ---- Not more than needed --------------------------------------------------------------- */
 
 DIRECTED(a_short_max_hold_needs_no_proof)

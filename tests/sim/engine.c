@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 struct session {
     int machine;
@@ -79,8 +78,7 @@ static void add_live(struct machine *m, size_t index)
 {
     if (m->live_count == m->live_room) {
         m->live_room = m->live_room ? m->live_room * 2 : 16;
-        m->live = realloc(m->live, m->live_room * sizeof *m->live);
-        CHECK(m->live != NULL);
+        m->live = sim_memory(m->live, m->live_room * sizeof *m->live);
     }
     m->live[m->live_count++] = index;
 }
@@ -99,14 +97,12 @@ static size_t add_record(struct machine *m, struct snib__claim *claim)
 {
     if (world.record_count == world.record_room) {
         world.record_room = world.record_room ? world.record_room * 2 : 64;
-        world.records = realloc(world.records, world.record_room * sizeof *world.records);
-        CHECK(world.records != NULL);
+        world.records = sim_memory(world.records, world.record_room * sizeof *world.records);
     }
-    struct record *r = calloc(1, sizeof *r);
-    CHECK(r != NULL);
+    struct record *r = sim_memory(NULL, sizeof *r);
+    *r = (struct record){.number = world.record_count};
     size_t index = world.record_count++;
     world.records[index] = r;
-    r->number = index;
     r->claim = claim;
     r->hold = SNIB__OF(claim, struct snib__hold, claim);
     r->machine = m->index;

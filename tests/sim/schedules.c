@@ -50,7 +50,8 @@ static void check_paths(uint64_t runs)
         if (getenv("SNIB_SIM_PATHS")) {
             printf("%12llu %s\n", (unsigned long long)sim_paths[i], names[i]);
         }
-        if (runs >= ENOUGH_FOR_ALL_PATHS && sim_paths[i] == 0) {
+        bool possible = i != PATH_OUT_OF_MEMORY || sim_memory_runs_out();
+        if (runs >= ENOUGH_FOR_ALL_PATHS && sim_paths[i] == 0 && possible) {
             FAIL("%llu schedules, and none reached %s", (unsigned long long)runs, names[i]);
         }
     }

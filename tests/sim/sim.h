@@ -10,7 +10,7 @@
  *   engine.c    the client's half of the engine, which also checks what the core owes an engine
  *   server.c    the lock server: leases, queues, tokens
  *   users.c     programs that acquire, look, pause, cancel, release, close
- *   faults.c    pauses, clocks, cuts
+ *   faults.c    pauses, clocks, cuts;  memory.c: that runs out
  *   promises.c  what must be true after every step
  *   trace.c     what happened, for the reader of a failure; and which paths were reached
  *   swarm.c     a world for each seed
@@ -82,6 +82,7 @@ struct sim_config {
     int slow, lose, lose_answer, twice;                 /* of messages */
     bool late;                                          /* answers after UNKNOWN reach the core */
     int inside;                                         /* answered from within the slot */
+    int no_memory;                                      /* for the core */
     int refused;                                        /* attempts and renewals that fail */
     int64_t lag_ms;                                     /* most that a machine is late to look */
     bool slow_loop;                                     /* callbacks wait */
@@ -277,6 +278,11 @@ void sim_evict(int name);
 const struct holder *sim_holder(int name, uint64_t owner);
 bool sim_server_idle(void);
 
+/* memory.c */
+bool sim_memory_runs_out(void);           /* in this build */
+void *sim_memory(void *old, size_t size); /* never refused */
+void sim_spare_memory(bool spare);        /* the core is not refused any either */
+
 /* faults.c */
 void sim_fault(void);
 void sim_fault_later(void);
@@ -378,7 +384,8 @@ bool sim_believes(const struct snib__hold *h, const struct machine *m);
     X(SLEWED)                                                                                      \
     X(CUT)                                                                                         \
     X(STALLED)                                                                                     \
-    X(EVICTED_HOLDER)
+    X(EVICTED_HOLDER)                                                                              \
+    X(OUT_OF_MEMORY)
 
 #define SIM_ENUM(name) PATH_##name,
 enum sim_path { SIM_PATHS(SIM_ENUM) PATHS };
@@ -423,6 +430,7 @@ static inline void sim_reach(enum sim_path path)
     X(PAUSES, "stops for %lld ms (suspended: %lld)")                                               \
     X(RESUMES, "goes on; %lld letters wait, boot clock %lld us")                                   \
     X(RATES, "clocks now run at %lld and %lld ppm (boot, raw)")                                    \
+    X(NO_MEMORY, "gets no memory")                                                                 \
     X(CUTS, "is cut off for %lld ms")                                                              \
     X(STALLS, "channel %lld stalls for %lld ms")                                                   \
     X(CALM, "faults end here")

@@ -22,6 +22,7 @@ static void draw_network(struct sim_config *c)
     c->late = sim_chance(60);
     c->inside = sim_chance(25) ? (sim_chance(30) ? 100 : 50) : 0;
     c->refused = maybe(10, 10);
+    c->no_memory = maybe(10, 15);
     c->lag_ms = sim_chance(30) ? c->ttl_ms / 50 : 0;
     c->slow_loop = sim_chance(25);
 }
@@ -62,11 +63,12 @@ static void draw_users(struct sim_config *c)
 static void draw_clean(struct sim_config *c)
 {
     c->clean = true;
-    c->slow = c->lose = c->lose_answer = c->refused = 0;
+    c->slow = c->lose = c->lose_answer = c->refused = c->no_memory = 0;
     c->pause = c->suspend = c->cut = c->stall = c->evict = 0;
     c->between_faults_ms = c->slew + c->close ? c->between_faults_ms : 0;
-    c->delay_ms = c->delay_ms > c->timeout_ms / 4 ? c->timeout_ms / 4 : c->delay_ms;
-    c->lag_ms = c->lag_ms > c->timeout_ms / 4 ? c->timeout_ms / 4 : c->lag_ms;
+    int64_t most_ms = c->timeout_ms / 4 < c->ttl_ms / 40 ? c->timeout_ms / 4 : c->ttl_ms / 40;
+    c->delay_ms = c->delay_ms > most_ms ? most_ms : c->delay_ms;
+    c->lag_ms = c->lag_ms > most_ms ? most_ms : c->lag_ms;
 }
 
 void sim_draw_config(struct sim_config *c, uint64_t seed)

@@ -62,7 +62,9 @@ void sim_note(enum sim_note note, int machine, int64_t a, int64_t b)
     world.hash = mix(world.hash, ((uint64_t)note << 8) + (uint64_t)(machine + 1));
     world.hash = mix(mix(world.hash, (uint64_t)a), (uint64_t)b);
     if (world.config.show) {
+        sim_spare_memory(true);
         print_line(l);
+        sim_spare_memory(false);
     }
 }
 
@@ -83,6 +85,7 @@ void sim_fail_at(const char *file, int line, const char *format, ...)
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
+    sim_spare_memory(true);
     print_timeline();
     if (world.config.scripted) {
         check_fail_at(file, line, "%s", what);

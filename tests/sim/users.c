@@ -128,6 +128,8 @@ static bool may_fail_with(const struct ask *ask, int code)
     case SNIB_EDEADLK:
         sim_reach(PATH_REENTRY_REFUSED_DEADLOCK);
         return o->owner && o->mode == SNIB_EXCLUSIVE;
+    case SNIB_ENOMEM:
+        return world.config.no_memory > 0;
     case SNIB_EDENIED:
         sim_reach(PATH_REFUSED_BY_ENGINE);
         return world.config.refused > 0;
@@ -255,7 +257,9 @@ struct ask *sim_ask(struct machine *m, int name, const snib_options *options)
     sim_note(NOTE_LIMITS, m->index, o.max_hold_ms, o.min_left_ms);
     sim_note(NOTE_OWNER, m->index, o.owner ? (const char *)o.owner - m->owners : -1, o.ttl_ms);
     int rc = snib_acquire_async(&ask->ticket, m->client, borrowed, &o, on_done, ask, &error);
-    SIM_CHECK(rc == 0 || (m->closing && rc == SNIB_ESTATE), "acquire: %s", error.message);
+    SIM_CHECK(rc == 0 || (m->closing && rc == SNIB_ESTATE) ||
+                  (world.config.no_memory && rc == SNIB_ENOMEM),
+              "acquire: %s", error.message);
     memset(borrowed, '?', sizeof borrowed); /* arguments are copied */
     memset(label, '?', sizeof label);
     memset(&o, 0xa5, sizeof o);

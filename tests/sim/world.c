@@ -131,8 +131,7 @@ void sim_post(struct event *event, int64_t at_ns)
 {
     if (world.event_count == world.event_room) {
         world.event_room = world.event_room ? world.event_room * 2 : 64;
-        world.events = realloc(world.events, world.event_room * sizeof *world.events);
-        CHECK(world.events != NULL);
+        world.events = sim_memory(world.events, world.event_room * sizeof *world.events);
     }
     event->at_ns = at_ns > world.now_ns ? at_ns : world.now_ns;
     event->order = ++world.event_order;
@@ -177,8 +176,7 @@ static void take_letter(const struct event *event)
     }
     if (m->letters == m->letter_room) {
         m->letter_room = m->letter_room ? m->letter_room * 2 : 16;
-        m->inbox = realloc(m->inbox, m->letter_room * sizeof *m->inbox);
-        CHECK(m->inbox != NULL);
+        m->inbox = sim_memory(m->inbox, m->letter_room * sizeof *m->inbox);
     }
     if (m->letters == 0) {
         m->look_ns = world.now_ns + sim_span_ns(world.calm ? 0 : world.config.lag_ms);
@@ -389,7 +387,9 @@ void sim_open(struct machine *m)
     m->dead = false;
     m->letters = 0;
     m->loop_ns = 0;
+    sim_spare_memory(true);
     int rc = snib__open_engine(&m->client, &sim_engine, url, true, &error);
+    sim_spare_memory(false);
     SIM_CHECK(rc == 0, "cannot open: %s", error.message);
 }
 

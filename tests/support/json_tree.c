@@ -104,7 +104,11 @@ static size_t escape(struct reader *r, char *out)
         *out = means[found - letters];
         return 1;
     }
-    if (*r->at++ != 'u' || !hex4(r, &c) || c == 0 || (c >= 0xdc00 && c <= 0xdfff)) {
+    if (*r->at != 'u') {
+        return 0;
+    }
+    r->at++;
+    if (!hex4(r, &c) || c == 0 || (c >= 0xdc00 && c <= 0xdfff)) {
         return 0;
     }
     if (c >= 0xd800 && c <= 0xdbff) {
@@ -254,10 +258,11 @@ static struct json_node *element(struct reader *r, const struct json_node *paren
             return NULL;
         }
         skip_blanks(r);
-        if (twice(parent, key) || *r->at++ != ':') {
+        if (twice(parent, key) || *r->at != ':') {
             free(key);
             return complain(r, "a key twice, or without a colon");
         }
+        r->at++;
     }
     struct json_node *n = value(r);
     if (n) {
@@ -288,10 +293,11 @@ static struct json_node *container(struct reader *r, enum json_type type, char e
             r->at++;
             return parent;
         }
-        if (*r->at++ != ',') {
+        if (*r->at != ',') {
             complain(r, "a comma or the end should be here");
             break;
         }
+        r->at++;
     }
     json_free(parent);
     return NULL;

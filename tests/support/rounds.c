@@ -78,7 +78,7 @@ static int64_t stopped_once(struct overlap_log *log, int n)
         for (int j = 0; j < 3; j++) {
             const struct stage_pulse *pulse = &p->diary->pulses[j];
             struct overlap_grant grant = {.name = (uint32_t)i, .token = pulse->token};
-            if (j == 1) { /* the child of the first job: the same grant */
+            if (j == 0) { /* the child of the first job: the same grant */
                 CHECK_INT(atomic_load(&pulse->last_ns), <, next_ns);
             } else {
                 (void)overlap_add(log, &grant, pulse->pid, pulse->began_ns,

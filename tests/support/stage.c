@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static void *map_file(const char *path, size_t size, int flags)
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* Until `until_ns`; 0: until killed. */
+/* For this long; 0: until killed. */
 static void pulse(struct stage_diary *diary, int64_t for_ns)
 {
     const char *token = getenv("SNIB_TOKEN");
@@ -88,8 +89,12 @@ static _Noreturn void be_a_pulse(char *const words[], const char *path)
         sigaction(SIGHUP, &action, NULL);
         sigaction(SIGINT, &action, NULL);
     }
+    int number = atomic_load(&diary->count);
     if (tree && fork() == 0) {
         pulse(diary, 0);
+    }
+    while (tree && !atomic_load(&diary->pulses[number].pid)) { /* children first */
+        sched_yield();
     }
     pulse(diary, brief ? BRIEF_NS : 0);
     _exit(0);

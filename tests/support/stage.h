@@ -57,7 +57,7 @@ const char *stage_rest(int fd, int timeout_ms);
 
 /* The arguments of a pulse: STAGE_PULSE, the path of a diary, and words:
  *   deaf     ignores TERM, HUP, INT
- *   tree     has a child that pulses too (in the next place of the diary), and is deaf
+ *   tree     has a child that pulses too (one place before it in the diary), and is deaf
  *   brief    ends after 20 ms
  *   leaves   the child goes on when the parent ends after 20 ms */
 #define STAGE_PULSE stage_program(), "--stage-pulse"

@@ -93,7 +93,7 @@ TEST(a_thousand_replies_need_no_more_memory_than_one)
     struct snib__reader *reader = snib__reader_new();
     for (int i = 0; i < 1000; i++) {
         const struct snib__reply *reply = NULL;
-        CHECK_INT(read_all(reader, "*2\r\n$4\r\nHELD\r\n:7\r\n", 19, 19, &reply), ==, 1);
+        CHECK_INT(read_all(reader, "*2\r\n$4\r\nHELD\r\n:7\r\n", 18, 18, &reply), ==, 1);
         CHECK_INT(snib__reply_number(reply, 1), ==, 7);
         CHECK_INT(snib__reader_next(reader, &reply), ==, 0);
     }

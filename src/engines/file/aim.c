@@ -157,6 +157,9 @@ bool snib__file_aim(struct view *v)
 {
     struct aim a = {.view = v};
     enum aimed aimed = AIMED;
+    if (v->file->session->bell < 0) {
+        v->blind = true; /* nobody can ring us */
+    }
     for (size_t i = 0; i < v->turn_count && aimed == AIMED; i++) {
         const struct turn *t = &v->turns[i];
         if (!t->own || t->gone || !t->record) {

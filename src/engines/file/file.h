@@ -307,6 +307,7 @@ struct view {
     bool swept;                                /* of permits of dead holders */
     struct ring rings[RINGS_MAX];
     size_t ring_count;
+    bool shrunk;            /* somebody has cut the file short, or it is new */
     struct claim_list done; /* those of ours that have an outcome */
     bool replaced;          /* found while taking: this is not the file any more */
     bool let_go;            /* the slot was locked and unlocked again: look afterwards */

@@ -89,9 +89,21 @@ static bool write_kind(struct view *v, uint32_t kind, uint32_t permits, struct f
                         "it is in use as exclusive or shared, and was asked for as counted");
         return false;
     }
-    v->front.header.words.kind = kind;
-    v->front.header.words.permits = permits;
-    int sys = snib__file_write_words(v);
+    struct gate_words *words = &v->front.header.words;
+    struct gate_words old = *words;
+    int sys = 0;
+    if (guard) { /* tokens were given since we loaded; from now on they are only inside the gate */
+        sys = snib__file_front(f, &v->front) ? 0 : EIO;
+        *words = old;
+    }
+    words->kind = kind;
+    words->permits = permits;
+    if (sys == 0) {
+        sys = snib__file_write_words(v);
+    }
+    if (sys != 0) {
+        *words = old;
+    }
     if (guard) {
         snib__file_unlock(f, SLOT_AT, 1);
     }

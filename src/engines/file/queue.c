@@ -21,6 +21,7 @@
  */
 #include "engines/file/file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -345,6 +346,7 @@ void snib__file_pump(struct lockfile *f)
 {
     struct failure why;
     struct view v;
+    assert(!f->session->in_gate);
     file_use(f); /* answers may let the last claim go */
     f->poked = false;
     switch (snib__file_enter(&v, f, &why)) {

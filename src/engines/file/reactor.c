@@ -163,8 +163,10 @@ void snib__file_watch_set(struct lockfile *f, struct watch *const set[], size_t 
 {
     struct watch *old[WATCHES_MAX];
     size_t old_count = f->watch_count;
-    memcpy(old, f->watches, old_count * sizeof *old);
-    memcpy(f->watches, set, count * sizeof *set);
+    memcpy(old, f->watches, old_count * sizeof(struct watch *));
+    if (count) {
+        memcpy(f->watches, set, count * sizeof(struct watch *));
+    }
     f->watch_count = count;
     for (size_t i = 0; i < old_count; i++) {
         snib__file_unwatch(f->session, old[i]);

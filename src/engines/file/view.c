@@ -157,6 +157,9 @@ static int read_records(struct view *v, struct failure *why)
     } else {
         rc = check_header(v->file, h, why);
     }
+    if (rc == 0 && v->shrunk && reserve(v->file) < 0) {
+        rc = say(v->file, why, "write", errno);
+    }
     if (rc < 0) {
         return rc;
     }
@@ -184,9 +187,10 @@ static void add_own(struct view *v)
     struct lockfile *f = v->file;
     struct gate_words *words = &v->front.header.words;
     for (struct file_claim *c = f->waiting.first; c; c = c->after) {
-        const struct record *r = &v->records[c->record];
+        struct record *r = &v->records[c->record];
         if (c->record >= words->high || r->state != RECORD_WAITING || r->ticket != c->ticket) {
-            (void)snib__file_record_write(f, c->record, snib__file_draft(c, RECORD_WAITING));
+            *r = *snib__file_draft(c, RECORD_WAITING);
+            (void)snib__file_record_write(f, c->record, r);
             words->high = words->high > c->record ? words->high : c->record + 1;
         }
         v->turns[v->turn_count++] =
@@ -198,23 +202,40 @@ static void add_own(struct view *v)
     }
 }
 
+/* Room for all turns there can be, and for the records of ours that are beyond what the header
+ * admits to. */
+static bool make_room_for_all(struct view *v)
+{
+    struct file_session *fs = v->file->session;
+    uint32_t high = v->front.header.words.high;
+    uint32_t top = high;
+    size_t most = high;
+    for (const struct file_claim *c = v->file->waiting.first; c; c = c->after) {
+        most++;
+        top = c->record >= top ? c->record + 1 : top;
+    }
+    for (const struct file_claim *c = v->file->joining.first; c; c = c->after) {
+        most++;
+    }
+    struct turn *turns = realloc(v->turns, most * sizeof *turns);
+    if (!turns || !snib__file_make_room(fs, (size_t)top + 1)) {
+        v->turns = turns ? turns : v->turns;
+        return false;
+    }
+    v->turns = turns;
+    v->records = fs->records + 1;
+    memset(v->records + high, 0, (top - high) * sizeof *v->records);
+    return true;
+}
+
 static int add_turns(struct view *v, struct failure *why)
 {
     struct lockfile *f = v->file;
     struct gate_words *words = &v->front.header.words;
-    size_t most = words->high;
-    for (const struct file_claim *c = f->waiting.first; c; c = c->after) {
-        most++;
-    }
-    for (const struct file_claim *c = f->joining.first; c; c = c->after) {
-        most++;
-    }
-    struct turn *turns = realloc(v->turns, most * sizeof *turns);
-    if (!turns) {
+    v->turn_count = 0;
+    if (!make_room_for_all(v)) {
         return snib__file_fail(why, SNIB_ENOMEM, ENOMEM, "out of memory");
     }
-    v->turns = turns;
-    v->turn_count = 0;
     for (uint32_t i = 1; i < words->high; i++) {
         if (v->records[i].state == RECORD_WAITING && !bit_get(f->own_records, i)) {
             v->turns[v->turn_count++] =
@@ -300,6 +321,7 @@ enum entered snib__file_enter(struct view *v, struct lockfile *f, struct failure
         snib__file_unlock(f, GATE_AT, 1);
         return ENTER_REPLACED;
     }
+    v->shrunk = presence == SHRUNK;
     if (presence == REFUSED || snib__file_reload(v, why) < 0) {
         snib__file_unlock(f, GATE_AT, 1);
         free(v->turns);

@@ -117,6 +117,13 @@ static void unfit(struct snib__redis *r, const char *why)
     r->link.retires = true; /* the next one looks again */
 }
 
+static void trust(struct snib__redis *r)
+{
+    r->birth.quarantine_ns = 0;
+    strcpy(r->birth.trusted, r->birth.run_id);
+    snib__runid_note(r, r->birth.run_id);
+}
+
 /* Another run than the one whose data we know: young ones may have lost leases that still run. */
 static void judge_run(struct snib__redis *r)
 {
@@ -136,8 +143,7 @@ static void judge_run(struct snib__redis *r)
         b->quarantine_ns = snib__now().boot_ns + (r->quarantine_ms - up_ms) * SNIB__MS;
         return;
     }
-    strcpy(b->trusted, b->run_id);
-    snib__runid_note(r, b->run_id);
+    trust(r);
 }
 
 static void judge(struct snib__redis *r)
@@ -188,13 +194,18 @@ void snib__birth_reply(struct snib__redis *r, const struct snib__redis_request *
     }
 }
 
-int64_t snib__quarantine_left_ms(const struct snib__redis *r)
+int64_t snib__quarantine_left_ms(struct snib__redis *r)
 {
-    if (r->birth.quarantine_ns == 0) {
+    struct snib__birth *b = &r->birth;
+    if (b->quarantine_ns == 0) {
         return 0;
     }
-    int64_t left_ns = r->birth.quarantine_ns - snib__now().boot_ns;
-    return left_ns > 0 ? left_ns / SNIB__MS + 1 : 0;
+    int64_t left_ns = b->quarantine_ns - snib__now().boot_ns;
+    if (left_ns > 0) {
+        return left_ns / SNIB__MS + 1;
+    }
+    trust(r);
+    return 0;
 }
 
 /* ---- The server's clock ----------------------------------------------------------------- */

@@ -45,6 +45,10 @@ enum snib__error_kind snib__redis_error(const char *error, int *code)
             return known[i].kind;
         }
     }
-    *code = strstr(error, "unknown command") ? SNIB_ENOTSUP : SNIB_EPROTO;
+    if (strstr(error, "unauthenticated")) { /* may not even send that many arguments */
+        *code = SNIB_EDENIED;
+    } else {
+        *code = strstr(error, "unknown command") ? SNIB_ENOTSUP : SNIB_EPROTO;
+    }
     return SNIB__REFUSED;
 }

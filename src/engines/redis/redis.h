@@ -180,7 +180,7 @@ enum snib__error_kind snib__redis_error(const char *error, int *code);
 void snib__birth_greet(struct snib__redis *, struct snib__redis_link *);
 void snib__birth_reply(struct snib__redis *, const struct snib__redis_request *,
                        const struct snib__reply *);
-int64_t snib__quarantine_left_ms(const struct snib__redis *); /* 0: none */
+int64_t snib__quarantine_left_ms(struct snib__redis *); /* 0: none */
 void snib__clock_learn(struct snib__redis *, struct snib__instant sent, int64_t server_ms);
 int64_t snib__clock_not_after(const struct snib__redis *, struct snib__instant sent);
 

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The Redis engine against what the server can do: ratios within one run, on a private server.
+ *
+ *   (a) uncontended acquire+release against a bare loop that sends the same scripts; and with
+ *       asynchronous release
+ *   (b) hand-over between processes against a PING, with 2 and with 32 of them
+ *   (c) 64 threads on 64 names through one client against one thread
+ *   (d) 64 threads on one name: acquisitions per second, and per script sent
+ *   (e) held leases: bytes each, and what their renewal costs
+ *
+ * Usage: redis [leases of (e)]
+ */
+#include "engines/redis/scripts.h"
+#include "snib.h"
+
+#include <hiredis/hiredis.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAIRS = 20000, ROUNDS = 5, HAND_OVERS = 20000, THREADS = 64 };
+
+static int port;
+static char url[160];
+
+static double now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static void must(int ok, const char *what)
+{
+    if (!ok) {
+        fprintf(stderr, "bench: %s failed\n", what);
+        exit(1);
+    }
+}
+
+/* ---- The server ------------------------------------------------------------------------- */
+
+static pid_t server;
+
+static void stop_server(void)
+{
+    kill(server, SIGKILL);
+    waitpid(server, NULL, 0);
+}
+
+static redisContext *connect_raw(void)
+{
+    return redisConnect("127.0.0.1", port);
+}
+
+static void start_server(void)
+{
+    char text[12];
+    port = 20000 + (int)(getpid() % 20000);
+    snprintf(text, sizeof text, "%d", port);
+    server = fork();
+    if (server == 0) {
+        must(freopen("/dev/null", "w", stdout) != NULL, "stdout");
+        execlp("redis-server", "redis-server", "--port", text, "--bind", "127.0.0.1", "--save", "",
+               "--appendonly", "no", (char *)NULL);
+        _exit(127);
+    }
+    for (int i = 0; i < 200; i++) {
+        redisContext *raw = connect_raw();
+        int up = raw && raw->err == 0;
+        redisFree(raw);
+        if (up) {
+            snprintf(url, sizeof url, "redis://127.0.0.1:%d?quarantine=no", port);
+            return;
+        }
+        usleep(20000);
+    }
+    must(0, "redis-server");
+}
+
+static snib *open_client(void)
+{
+    snib *client = NULL;
+    snib_error error = {0};
+    if (snib_open(&client, url, &error) < 0) {
+        fprintf(stderr, "bench: %s\n", error.message);
+        exit(1);
+    }
+    return client;
+}
+
+static snib_lease *take(snib *client, const char *name, const snib_options *options)
+{
+    snib_lease *lease = NULL;
+    snib_error error = {0};
+    if (snib_acquire(&lease, client, name, options, &error) < 0) {
+        fprintf(stderr, "bench: %s\n", error.message);
+        exit(1);
+    }
+    return lease;
+}
+
+/* ---- (a) One thread --------------------------------------------------------------------- */
+
+static double ping_us(redisContext *raw)
+{
+    double start = now_us();
+    for (int i = 0; i < PAIRS; i++) {
+        freeReplyObject(redisCommand(raw, "PING"));
+    }
+    return (now_us() - start) / PAIRS;
+}
+
+static void load(redisContext *raw, const struct snib__redis_script *script)
+{
+    redisReply *reply = redisCommand(raw, "SCRIPT LOAD %b", script->text, script->size);
+    must(reply->type == REDIS_REPLY_STRING && strcmp(reply->str, script->sha1) == 0, "SCRIPT LOAD");
+    freeReplyObject(reply);
+}
+
+static double bare_us(redisContext *raw)
+{
+    const char *id = "0123456789abcdef0123456789abcdef";
+    double start = now_us();
+    for (int i = 0; i < PAIRS; i++) {
+        redisReply *a = redisCommand(raw, "EVALSHA %s 1 snib:{bare} %s 3600000 x 0 30000 %s 5000 "
+                                          "2500 0 %s", snib__redis_attempt.sha1, id, "", "vm:1 bare");
+        must(a->type == REDIS_REPLY_ARRAY && strcmp(a->element[0]->str, "HELD") == 0, "attempt");
+        freeReplyObject(a);
+        redisReply *b = redisCommand(raw, "EVALSHA %s 1 snib:{bare} %s 3600000 0",
+                                     snib__redis_release.sha1, id);
+        must(b->type == REDIS_REPLY_ARRAY && strcmp(b->element[0]->str, "GONE") == 0, "release");
+        freeReplyObject(b);
+    }
+    return (now_us() - start) / PAIRS;
+}
+
+static double snib_us(snib *client, unsigned flags)
+{
+    snib_options options = SNIB_OPTIONS;
+    options.flags = flags;
+    double start = now_us();
+    for (int i = 0; i < PAIRS; i++) {
+        snib_lease *lease = take(client, "bare", &options);
+        must(snib_release(&lease, NULL) == 0, "release");
+    }
+    return (now_us() - start) / PAIRS;
+}
+
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static double uncontended(void)
+{
+    redisContext *raw = connect_raw();
+    snib *client = open_client();
+    double ping = 1e9, bare = 1e9, normal = 1e9, async = 1e9;
+    load(raw, &snib__redis_attempt);
+    load(raw, &snib__redis_release);
+    for (int i = 0; i < ROUNDS; i++) { /* in turn, and the best of each: others use the machine */
+        ping = least(ping, ping_us(raw));
+        bare = least(bare, bare_us(raw));
+        normal = least(normal, snib_us(client, 0));
+        async = least(async, snib_us(client, SNIB_ASYNC_RELEASE));
+    }
+    printf("(a) PING %.1f us; bare pair %.1f; snib %.1f: %.2f times; async release %.1f: "
+           "%.2f times\n", ping, bare, normal, normal / bare, async, async / bare);
+    snib_close(client);
+    redisFree(raw);
+    return ping;
+}
+
+/* ---- (b) Hand-over ---------------------------------------------------------------------- */
+
+struct shared {
+    atomic_int ready;
+    atomic_int start;
+    _Atomic double released;
+    double sum;
+    long count;
+};
+
+static double hand_over_us(int processes)
+{
+    struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                            -1, 0);
+    memset(s, 0, sizeof *s);
+    for (int i = 0; i < processes; i++) {
+        if (fork() == 0) {
+            snib *client = open_client();
+            atomic_fetch_add(&s->ready, 1);
+            while (!atomic_load(&s->start)) {
+                usleep(1000);
+            }
+            for (int j = 0; j < HAND_OVERS / processes; j++) {
+                snib_lease *lease = take(client, "hot", NULL);
+                double released = atomic_load(&s->released);
+                if (released > 0) {
+                    s->sum += now_us() - released;
+                    s->count++;
+                }
+                atomic_store(&s->released, now_us());
+                snib_release(&lease, NULL);
+            }
+            _exit(0);
+        }
+    }
+    while (atomic_load(&s->ready) < processes) {
+        usleep(1000);
+    }
+    double start = now_us();
+    atomic_store(&s->start, 1);
+    for (int i = 0; i < processes; i++) {
+        wait(NULL);
+    }
+    double each = (now_us() - start) / HAND_OVERS;
+    printf("(b) %2d processes: %.1f us from release to acquired, %.0f acquisitions/s\n", processes,
+           s->sum / (double)s->count, 1e6 / each);
+    double average = s->sum / (double)s->count;
+    munmap(s, sizeof *s);
+    return average;
+}
+
+/* ---- (c), (d) Threads ------------------------------------------------------------------- */
+
+struct crew {
+    snib *client;
+    bool one_name;
+    atomic_bool stop;
+    atomic_long done;
+};
+
+static void *work(void *arg)
+{
+    static atomic_int next;
+    struct crew *crew = arg;
+    char name[24];
+    snprintf(name, sizeof name, "t%d", crew->one_name ? 0 : atomic_fetch_add(&next, 1));
+    while (!atomic_load(&crew->stop)) {
+        snib_lease *lease = take(crew->client, name, NULL);
+        snib_release(&lease, NULL);
+        atomic_fetch_add(&crew->done, 1);
+    }
+    return NULL;
+}
+
+static double crew_rate(int threads, bool one_name)
+{
+    struct crew crew = {.client = open_client(), .one_name = one_name};
+    pthread_t ids[THREADS];
+    double start = now_us();
+    for (int i = 0; i < threads; i++) {
+        must(pthread_create(&ids[i], NULL, work, &crew) == 0, "pthread_create");
+    }
+    usleep(1500000);
+    atomic_store(&crew.stop, true);
+    for (int i = 0; i < threads; i++) {
+        pthread_join(ids[i], NULL);
+    }
+    double rate = (double)atomic_load(&crew.done) / (now_us() - start) * 1e6;
+    snib_close(crew.client);
+    return rate;
+}
+
+/* ---- (e) Held leases -------------------------------------------------------------------- */
+
+static double cpu_s(void)
+{
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+           (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
+}
+
+static void hold_many(int count)
+{
+    snib *client = open_client();
+    snib_lease **leases = calloc((size_t)count, sizeof(snib_lease *));
+    char name[32];
+    struct mallinfo2 before = mallinfo2();
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "held/%d", i);
+        leases[i] = take(client, name, NULL);
+    }
+    struct mallinfo2 after = mallinfo2();
+    sleep(12); /* past the first round of renewals, which is bunched */
+    double cpu = cpu_s(), start = now_us();
+    sleep(20); /* two more */
+    cpu = cpu_s() - cpu;
+    double span = (now_us() - start) / 1e6;
+    int lost = 0;
+    for (int i = 0; i < count; i++) {
+        lost += snib_state(leases[i]) != SNIB_HELD;
+    }
+    printf("(e) %d leases: %.0f bytes each, renewal %.2f %% of a core, %d lost\n", count,
+           (double)(after.uordblks + after.hblkhd - before.uordblks - before.hblkhd) / count,
+           cpu / span * 100, lost);
+    for (int i = 0; i < count; i++) {
+        snib_release(&leases[i], NULL);
+    }
+    free(leases);
+    snib_close(client);
+}
+
+int main(int argc, char **argv)
+{
+    int leases = argc > 1 ? atoi(argv[1]) : 100000;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    start_server();
+    atexit(stop_server);
+    double ping = uncontended();
+    double two = hand_over_us(2), crowd = hand_over_us(32);
+    printf("(b) two processes %.2f times PING; 32 %.2f times that of 2\n", two / ping, crowd / two);
+    double one = crew_rate(1, false), many = crew_rate(THREADS, false);
+    printf("(c) %d threads on as many names %.0f/s, one thread %.0f/s: %.1f times\n", THREADS, many,
+           one, many / one);
+    double same = crew_rate(THREADS, true);
+    printf("(d) %d threads on one name %.0f/s: %.1f times one thread\n", THREADS, same, same / one);
+    if (leases > 0) {
+        hold_many(leases);
+    }
+    return 0;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * snib hold: a lock for as long as somebody keeps its stdin open.
+ */
+#include "capture.h"
+#include "stage.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PATIENCE_MS 20000
+
+static int try_it(void)
+{
+    return capture("run", "-n", "x", "--", "true")->status;
+}
+
+TEST(it_prints_the_token_and_holds_until_stdin_closes)
+{
+    struct actor hold;
+    stage_file();
+    stage_snib(&hold, "hold", "x");
+    unsigned long long token = strtoull(stage_line(hold.out, PATIENCE_MS), NULL, 10);
+    CHECK_UINT(token, >, 0);
+    CHECK_STR(stage_rest(hold.out, PATIENCE_MS), ""); /* a reader sees the end */
+    CHECK_INT(try_it(), ==, 75);
+    CHECK(write(hold.in, "words are ignored\n", 18) == 18);
+    check_sleep_ms(50);
+    CHECK_INT(try_it(), ==, 75);
+    close(hold.in);
+    CHECK_INT(check_wait(hold.pid, PATIENCE_MS), ==, 0);
+    check_unmanage(hold.pid);
+    CHECK_INT(try_it(), ==, 0);
+}
+
+TEST(an_empty_stdin_is_a_short_hold)
+{
+    stage_file();
+    const struct capture *said = capture("hold", "x");
+    CHECK_INT(said->status, ==, 0);
+    CHECK_UINT(strtoull(said->out, NULL, 10), >, 0);
+    CHECK_STR(said->err, "");
+}
+
+TEST(a_signal_ends_it)
+{
+    static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    stage_file();
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct actor hold;
+        stage_snib(&hold, "hold", "x");
+        (void)stage_line(hold.out, PATIENCE_MS);
+        kill(hold.pid, numbers[i]);
+        CHECK_INT(stage_end(&hold, PATIENCE_MS), ==, 0);
+        CHECK_INT(try_it(), ==, 0);
+    }
+}
+
+TEST(the_death_of_its_parent_ends_it)
+{
+    struct actor script;
+    stage_file();
+    /* Our end of the pipe stays open, so stdin is not what ends it. */
+    stage_start(&script, (const char *const[]){"sh", "-c", STAGE_SNIB " hold x <&0; true", NULL});
+    (void)stage_line(script.out, PATIENCE_MS);
+    pid_t hold = stage_await_child(script.pid, "snib", PATIENCE_MS);
+    CHECK_INT(try_it(), ==, 75);
+    kill(script.pid, SIGKILL);
+    stage_await_death(hold, PATIENCE_MS);
+    CHECK_INT(try_it(), ==, 0);
+    CHECK_INT(stage_end(&script, PATIENCE_MS), ==, 128 + SIGKILL);
+}
+
+TEST(a_killed_hold_frees_the_lock)
+{
+    struct actor hold;
+    stage_file();
+    stage_snib(&hold, "hold", "x");
+    (void)stage_line(hold.out, PATIENCE_MS);
+    kill(hold.pid, SIGKILL);
+    CHECK_INT(stage_end(&hold, PATIENCE_MS), ==, 128 + SIGKILL);
+    CHECK_INT(try_it(), ==, 0);
+}
+
+TEST(busy_is_75_and_silent_here_too)
+{
+    struct actor hold;
+    stage_file();
+    stage_snib(&hold, "hold", "x");
+    (void)stage_line(hold.out, PATIENCE_MS);
+    const struct capture *said = capture("hold", "-n", "x");
+    CHECK_INT(said->status, ==, 75);
+    CHECK_STR(said->out, "");
+    CHECK_STR(said->err, "");
+    CHECK_INT(capture("hold", "-w", "0.1", "-E", "4", "x")->status, ==, 4);
+    kill(hold.pid, SIGTERM);
+    CHECK_INT(stage_end(&hold, PATIENCE_MS), ==, 0);
+}
+
+TEST(several_names_give_several_tokens)
+{
+    stage_file();
+    const struct capture *said = capture("hold", "--also", "b", "--also", "c", "a");
+    unsigned long long token[3];
+    CHECK_INT(said->status, ==, 0);
+    CHECK_INT(sscanf(said->out, "%llu %llu %llu\n", &token[0], &token[1], &token[2]), ==, 3);
+}
+
+TEST(a_shared_hold_lets_others_share)
+{
+    struct actor hold;
+    stage_file();
+    stage_snib(&hold, "hold", "-s", "x");
+    (void)stage_line(hold.out, PATIENCE_MS);
+    CHECK_INT(capture("hold", "-s", "-n", "x")->status, ==, 0);
+    CHECK_INT(capture("hold", "-n", "x")->status, ==, 75);
+    kill(hold.pid, SIGTERM);
+    CHECK_INT(stage_end(&hold, PATIENCE_MS), ==, 0);
+}
+
+TEST(a_lost_lock_ends_it_with_79)
+{
+    struct fake_state *engine = stage_fake("ttl=1s&timeout=200ms");
+    struct actor hold;
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&engine->mute_renewals, 0);
+        atomic_store(&engine->say_gone, 0);
+        stage_snib(&hold, "hold", "x");
+        (void)stage_line(hold.out, PATIENCE_MS);
+        atomic_store(i == 0 ? &engine->mute_renewals : &engine->say_gone, 1);
+        const char *rest = stage_rest(hold.err, PATIENCE_MS);
+        CHECK(strncmp(rest, "snib: lock 'x' was lost: ", 25) == 0);
+        CHECK_INT(stage_end(&hold, PATIENCE_MS), ==, 79);
+    }
+}
+
+TEST(a_maximum_hold_ends_it_with_79)
+{
+    struct actor hold;
+    stage_file();
+    stage_snib(&hold, "hold", "--max-hold", "300ms", "x");
+    (void)stage_line(hold.out, PATIENCE_MS);
+    CHECK(strstr(stage_rest(hold.err, PATIENCE_MS), "maximum hold"));
+    CHECK_INT(stage_end(&hold, PATIENCE_MS), ==, 79);
+    CHECK_INT(try_it(), ==, 0);
+}
+
+TEST(inside_a_run_it_does_not_wait_for_its_own_ancestor)
+{
+    stage_file();
+    const struct capture *said = capture("run", "x", "--", STAGE_SNIB, "hold", "x");
+    CHECK_INT(said->status, ==, 64);
+    said = capture("run", "x", "--", STAGE_SNIB, "hold", "-n", "x");
+    CHECK_INT(said->status, ==, 75);
+}
