@@ -104,30 +104,36 @@ static int run_job(struct supervision *s, char **environment)
     return supervise_status(s, released);
 }
 
+/* The guardian, then the command. */
+static int run_guarded(struct supervision *s, char **environment)
+{
+    int error = guardian_start(s->guardian);
+    if (error != 0) {
+        return fail(STATUS_INTERNAL, "cannot start the guardian: %s", strerror(error));
+    }
+    return run_job(s, environment);
+}
+
 /* The lock is there. */
 static int run_locked(struct supervision *s, char *title, size_t title_size)
 {
+    char **environment = NULL;
     int status = lock_confirm(s->lock);
     if (status == 0) {
         status = timeline_plan(&s->timeline, span_ms(s->lock, true), s->options->grace_ms);
     }
-    if (status != 0) {
-        return status;
-    }
-    char **environment = environment_make(s->lock);
-    if (!environment) {
-        return fail(STATUS_INTERNAL, "out of memory");
-    }
-    timeline_move(&s->timeline, s->lock->deadline_ns);
-    s->listen_ns = lock_deaf(s->lock) ? clock_now_ns() + LISTEN_AFTER_NS : CLOCK_NEVER;
-    status = guardian_prepare(s->guardian, title, title_size);
     if (status == 0) {
+        environment = environment_make(s->lock);
+        status = environment ? guardian_prepare(s->guardian, title, title_size)
+                             : fail(STATUS_INTERNAL, "out of memory");
+    }
+    if (status == 0) {
+        timeline_move(&s->timeline, s->lock->deadline_ns);
+        s->listen_ns = lock_deaf(s->lock) ? clock_now_ns() + LISTEN_AFTER_NS : CLOCK_NEVER;
         if (s->options->on_lost == ON_LOST_KILL) {
             guardian_set(s->guardian, s->timeline.kill_ns);
         }
-        int error = guardian_start(s->guardian);
-        status = error ? fail(STATUS_INTERNAL, "cannot start the guardian: %s", strerror(error))
-                       : run_job(s, environment);
+        status = run_guarded(s, environment);
     }
     (void)lock_release(s->lock); /* if it was not done */
     guardian_bury(s->guardian);

@@ -80,10 +80,17 @@ static struct holder *holder_start(struct holder like)
     return h;
 }
 
+static bool holds_or_is_dead(void *arg)
+{
+    struct holder *h = arg;
+    return check_flag_is_set(&h->held) || !check_alive(h->pid);
+}
+
 static struct holder *holder_holds(struct holder like)
 {
     struct holder *h = holder_start(like);
-    check_flag_wait(&h->held, PATIENCE_MS);
+    CHECK(check_until(holds_or_is_dead, h, PATIENCE_MS));
+    CHECK(check_flag_is_set(&h->held));
     return h;
 }
 

@@ -501,6 +501,7 @@ void sim_calm(void)
             sim_give_back_calmly(&m->asks[k]);
         }
     }
+    sim_check();
     const struct sim_config *c = &world.config;
     int64_t bound = world.now_ns + 400 * (c->ttl_ms + c->timeout_ms + c->recheck_ms) * MS;
     while (!sim_users_idle() || !sim_server_idle()) {

@@ -9,8 +9,15 @@
 local key, id, retention = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local call, match, max, min = redis.call, string.match, math.max, math.min
 
+-- Formatting is the dearest thing here, and the same few numbers are printed again and again.
+local printed = { [0] = '0', '1', '2' }
 local function num(x)
-    return string.format('%.0f', x)
+    local text = printed[x]
+    if not text then
+        text = string.format('%.0f', x)
+        printed[x] = text
+    end
+    return text
 end
 
 local clock = call('TIME')
@@ -28,6 +35,7 @@ local ticket = s[15] and match(s[15], '^%d+')
 local HOLDER = '^(%d+) (%a) (%d+) (%d+)$'
 local TICKET = '^(%S+) (%a) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$'
 local changed, granted, messages = false, false, {}
+local permits_before, head_before, tail_before, w_before = permits, head, tail, w
 
 -- One more holder, for `lease` ms. Shared ones carry the token of the last exclusive grant.
 local function hold(owner, mode, ttl, lease, info)
@@ -120,9 +128,14 @@ local function store()
             expiry = max(expiry, till)
         end
     else
-        call('HSET', key, 'permits', num(permits), 'last', num(last), 'at', num(now), 'n', num(n),
-            'x', x and '1' or '0', 'due', num(due), 'until', num(till), 'head', num(head),
-            'tail', num(tail), 'w', num(w), 'o', o)
+        call('HSET', key, 'last', num(last), 'at', num(now), 'n', num(n), 'x', x and '1' or '0',
+            'due', num(due), 'until', num(till), 'o', o)
+        if head ~= head_before or tail ~= tail_before or w ~= w_before then
+            call('HSET', key, 'head', num(head), 'tail', num(tail), 'w', num(w))
+        end
+        if permits ~= permits_before then
+            call('HSET', key, 'permits', num(permits))
+        end
         if freed ~= (s[12] or '') or dead ~= (s[13] or '') then
             call('HSET', key, 'freed', freed, 'dead', dead)
         end
