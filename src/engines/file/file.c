@@ -491,7 +491,7 @@ static void abandon(struct lockfile *f)
     for (const struct file_claim *c = f->waiting.first; c; c = c->after) {
         snib__file_ring_behind(f, c->ticket);
     }
-    if (snib__file_waiting(f, file_tick()) != 0) {
+    if (snib__file_waiting(f) != 0) {
         snib__file_ring_behind(f, 0);
     }
 }

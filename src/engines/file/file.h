@@ -98,8 +98,8 @@ struct lockfile {
     const struct front *map; /* of the first page; NULL on first use and on network file systems */
     bool known;              /* checked, and read once */
     bool replaced;           /* the name leads elsewhere now; only those already here use it */
-    int64_t stat_tick;       /* coarse clock at the last look, */
-    int64_t path_tick;       /* at the last look whether the name leads here */
+    bool crowded;            /* others waited when we last looked */
+    int64_t path_tick;       /* coarse clock at the last look whether the name leads here */
 
     /* Ours. */
     unsigned claims;             /* all of them; 0: idle, in the cache */
@@ -259,7 +259,7 @@ enum presence snib__file_presence_fully(struct lockfile *, struct failure *why);
 
 bool snib__file_leads_here(struct lockfile *); /* the second half of it */
 bool snib__file_front(struct lockfile *, struct front *out); /* read; false: it cannot be */
-uint32_t snib__file_waiting(struct lockfile *, int64_t tick); /* as the header says now */
+uint32_t snib__file_waiting(struct lockfile *); /* as the header says now */
 
 /* ---- slot.c ----------------------------------------------------------------------------- */
 
@@ -307,7 +307,7 @@ struct view {
     bool swept;                                /* of permits of dead holders */
     struct ring rings[RINGS_MAX];
     size_t ring_count;
-    bool shrunk;            /* somebody has cut the file short, or it is new */
+    size_t bytes;           /* there were, at most what was asked for */
     struct claim_list done; /* those of ours that have an outcome */
     bool replaced;          /* found while taking: this is not the file any more */
     bool let_go;            /* the slot was locked and unlocked again: look afterwards */

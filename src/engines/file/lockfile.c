@@ -11,7 +11,7 @@
  * Reading the header costs a system call on first use; from the second on it is mapped, read
  * only: pages are coherent with write(2) on local file systems. Writing is always pwrite, so
  * that a full disk is an error and not a SIGBUS. A file shrunk by somebody else would make
- * reading one, so the map is touched only after a statx within the same tick of the coarse clock.
+ * reading one, so the map is touched only directly after a look at the size.
  */
 #include "engines/file/file.h"
 
@@ -377,7 +377,6 @@ static void map(struct lockfile *f)
 enum presence snib__file_presence(struct lockfile *f, int64_t tick, struct failure *why)
 {
     struct statx st;
-    f->stat_tick = 0;
     if (f->replaced || !ask(f->fd, "", AT_EMPTY_PATH, &st) || st.stx_nlink == 0) {
         return REPLACED;
     }
@@ -394,7 +393,6 @@ enum presence snib__file_presence(struct lockfile *f, int64_t tick, struct failu
     if (!first && !f->map && !f->session->network) {
         map(f); /* it is used again: worth it */
     }
-    f->stat_tick = tick;
     return PRESENT;
 }
 
@@ -413,20 +411,17 @@ bool snib__file_front(struct lockfile *f, struct front *out)
     return n == (ssize_t)sizeof *out;
 }
 
-uint32_t snib__file_waiting(struct lockfile *f, int64_t tick)
+uint32_t snib__file_waiting(struct lockfile *f)
 {
-    struct statx st;
-    if (f->map && f->stat_tick != tick && ask(f->fd, "", AT_EMPTY_PATH, &st) &&
-        st.stx_size >= FILE_BYTES) {
-        f->stat_tick = tick;
+    uint32_t waiting = 1; /* if it cannot be read: somebody may */
+    if (f->map && lseek(f->fd, 0, SEEK_END) >= FILE_BYTES) {
+        waiting = __atomic_load_n(&f->map->header.words.waiting, __ATOMIC_ACQUIRE);
+    } else {
+        ssize_t n;
+        do {
+            n = pread(f->fd, &waiting, sizeof waiting, offsetof(struct header, words.waiting));
+        } while (n < 0 && errno == EINTR);
     }
-    if (f->map && f->stat_tick == tick) {
-        return __atomic_load_n(&f->map->header.words.waiting, __ATOMIC_ACQUIRE);
-    }
-    uint32_t waiting;
-    ssize_t n;
-    do {
-        n = pread(f->fd, &waiting, sizeof waiting, offsetof(struct header, words.waiting));
-    } while (n < 0 && errno == EINTR);
-    return n == (ssize_t)sizeof waiting ? waiting : 1; /* not known: somebody may */
+    f->crowded = waiting != 0;
+    return waiting;
 }

@@ -107,7 +107,7 @@ static enum taken write_holder(struct file_claim *c, uint64_t last, struct failu
 static enum taken back_out(struct lockfile *f, enum taken answer)
 {
     unlock_slot(f);
-    if (snib__file_waiting(f, file_tick()) != 0) {
+    if (snib__file_waiting(f) != 0) {
         snib__file_ring_behind(f, 0);
     }
     return answer;
@@ -145,15 +145,14 @@ enum taken snib__file_take_fast(struct file_claim *c, struct failure *why)
     if (f->exclusive || f->shared || !alone) {
         return NOT_FREE;
     }
-    int64_t tick = file_tick();
-    if (f->map && f->stat_tick == tick && snib__file_waiting(f, tick)) {
+    if (f->crowded && snib__file_waiting(f)) {
         return NOT_FREE; /* no need to disturb them */
     }
     enum taken taken = lock_slot(c, F_WRLCK, why);
     if (taken != TAKEN) {
         return taken;
     }
-    enum presence presence = snib__file_presence(f, tick, why);
+    enum presence presence = snib__file_presence(f, file_tick(), why);
     if (presence != PRESENT) {
         return back_out(f, presence == REPLACED  ? TAKE_REPLACED
                            : presence == REFUSED ? TAKE_FAILED
@@ -169,6 +168,7 @@ enum taken snib__file_take_fast(struct file_claim *c, struct failure *why)
     }
     uint32_t waiting = __atomic_load_n(&front->header.words.waiting, __ATOMIC_ACQUIRE);
     if (waiting || !quick(f, &front->header, front == &read)) {
+        f->crowded = true;
         return back_out(f, NOT_FREE);
     }
     taken = write_holder(c, front->holder.token, why);

@@ -23,8 +23,6 @@
 #define NAPS 12
 #define NAP_NS 40000L
 
-static const struct header blank;
-
 static int say(const struct lockfile *f, struct failure *why, const char *what, int sys)
 {
     return snib__file_fail(why, snib__file_code_of(sys), sys, "cannot %s %.100s/%.180s: %s", what,
@@ -141,7 +139,21 @@ static int read_part(struct view *v, size_t from, size_t to, struct failure *why
         }
         from += n < 0 ? 0 : (size_t)n;
     }
+    v->bytes = from;
     return 0;
+}
+
+/* New, emptied, or cut before record 0 ends: what is there, if anything, was ours. */
+static bool is_remnant(const struct view *v, const struct header *h)
+{
+    static const struct header none;
+    struct header ours = {.version = FILE_VERSION, .name_length = (uint32_t)strlen(v->file->name)};
+    memcpy(ours.magic, FILE_MAGIC, sizeof ours.magic);
+    memcpy(ours.name, v->file->name, ours.name_length);
+    size_t identity = offsetof(struct header, words);
+    size_t known = v->bytes < identity ? v->bytes : identity;
+    return memcmp(h, &none, offsetof(struct header, name)) == 0 ||
+           (v->bytes < sizeof(struct front) && memcmp(h, &ours, known) == 0);
 }
 
 static int read_records(struct view *v, struct failure *why)
@@ -152,12 +164,12 @@ static int read_records(struct view *v, struct failure *why)
         return rc;
     }
     const struct header *h = (const struct header *)(const void *)fs->records;
-    if (memcmp(h, &blank, sizeof h->magic + sizeof h->version) == 0) {
+    if (is_remnant(v, h)) {
         rc = initialize(v, why);
     } else {
         rc = check_header(v->file, h, why);
     }
-    if (rc == 0 && v->shrunk && reserve(v->file) < 0) {
+    if (rc == 0 && v->bytes < FILE_BYTES && reserve(v->file) < 0) {
         rc = say(v->file, why, "write", errno);
     }
     if (rc < 0) {
@@ -321,7 +333,6 @@ enum entered snib__file_enter(struct view *v, struct lockfile *f, struct failure
         snib__file_unlock(f, GATE_AT, 1);
         return ENTER_REPLACED;
     }
-    v->shrunk = presence == SHRUNK;
     if (presence == REFUSED || snib__file_reload(v, why) < 0) {
         snib__file_unlock(f, GATE_AT, 1);
         free(v->turns);
