@@ -14,14 +14,16 @@
 #include "snib.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { REUSED = 4000, FRESH = 2000, NAMES = 2000, HANDOFFS = 1000 };
+enum { REUSED = 250, FRESH = 100, WHOLE = 25, NAMES = 2000, TURNS = 20 };
 
 static char folder[256], url[300];
 
@@ -33,6 +35,13 @@ static _Noreturn void die(const char *format, ...)
     va_end(arguments);
     fputc('\n', stderr);
     exit(1);
+}
+
+/* Round and round through more names than anybody keeps open. */
+static int next_number(int *next)
+{
+    *next = (*next + 1) % NAMES;
+    return *next;
 }
 
 /* ---- Bare ------------------------------------------------------------------------------- */
@@ -62,36 +71,40 @@ static void lock_count_unlock(int fd)
     }
 }
 
-static long bare_reused(void *arg, long count)
+static double bare_reused(void *arg, long count)
 {
+    int64_t start = measure_now_ns();
     for (long i = 0; i < count; i++) {
         lock_count_unlock(*(int *)arg);
     }
-    return count;
+    return measure_each(start, count);
 }
 
-static long bare_fresh(void *arg, long count)
+static double bare_fresh(void *arg, long count)
 {
+    static int next;
     char name[32];
     (void)arg;
+    int64_t start = measure_now_ns();
     for (long i = 0; i < count; i++) {
-        snprintf(name, sizeof name, "bare-%ld", i % NAMES);
+        snprintf(name, sizeof name, "bare-%d", next_number(&next));
         int fd = open_bare(name);
         lock_count_unlock(fd);
         close(fd);
     }
-    return count;
+    return measure_each(start, count);
 }
 
-static long flock_reused(void *arg, long count)
+static double flock_reused(void *arg, long count)
 {
     int fd = *(int *)arg;
+    int64_t start = measure_now_ns();
     for (long i = 0; i < count; i++) {
         if (flock(fd, LOCK_EX) != 0 || flock(fd, LOCK_UN) != 0) {
             die("cannot flock");
         }
     }
-    return count;
+    return measure_each(start, count);
 }
 
 /* ---- snib ------------------------------------------------------------------------------- */
@@ -115,77 +128,124 @@ static void acquire_release(snib *client, const char *name)
     }
 }
 
-static long snib_reused(void *arg, long count)
+static double snib_reused(void *arg, long count)
 {
+    int64_t start = measure_now_ns();
     for (long i = 0; i < count; i++) {
         acquire_release(arg, "bench");
     }
-    return count;
+    return measure_each(start, count);
 }
 
-static long snib_fresh(void *arg, long count)
+static double snib_fresh(void *arg, long count)
 {
+    static int next;
     char name[32];
+    int64_t start = measure_now_ns();
     for (long i = 0; i < count; i++) {
-        snprintf(name, sizeof name, "bench-%ld", i % NAMES);
+        snprintf(name, sizeof name, "bench-%d", next_number(&next));
         acquire_release(arg, name);
     }
-    return count;
+    return measure_each(start, count);
 }
 
-static long snib_whole(void *arg, long count)
+static double snib_whole(void *arg, long count)
 {
     (void)arg;
+    int64_t start = measure_now_ns();
     for (long i = 0; i < count; i++) {
         snib *client = open_client();
         acquire_release(client, "bench");
         snib_close(client);
     }
-    return count;
+    return measure_each(start, count);
 }
 
 /* ---- From one process to another -------------------------------------------------------- */
 
-struct partner {
-    pid_t pid;
-    int to, from; /* pipes */
-    snib *client;
-    struct turns {
-        _Atomic int last;
-        _Atomic long changes;
-    } * turns;
+/*
+ * Two processes take turns. Each spends a while of work on its turn, so that the other is asleep
+ * and waiting when it ends, writes down when it ended, and passes the turn on; the other writes
+ * down when it began. What counts is the time in between, for the lock and for the pipe alike.
+ */
+enum { WORK_NS = 50000 };
+
+struct relay {
+    _Atomic int ready;        /* of two */
+    _Atomic int last;         /* who had the last turn */
+    _Atomic int64_t ended_ns; /* when */
+    _Atomic long passed;      /* turns in this round, with what each took on its way */
+    _Atomic double passing_ns[2 * TURNS];
 };
 
-/* Both always want it, so in a fair queue each release hands it over; changes are counted. */
-static void take_turns(snib *client, struct turns *turns, int self, long count)
+struct partner {
+    pid_t pid;
+    int to, from; /* pipes, to the partner and back */
+    snib *client;
+    struct relay *relay;
+};
+
+enum { ORDER_BALL = -1 };
+
+static void begin_turn(struct relay *relay, int self, int64_t asked_ns)
 {
+    int64_t now = measure_now_ns();
+    int64_t ended = atomic_load(&relay->ended_ns);
+    if (atomic_exchange(&relay->last, self) != self && asked_ns < ended) { /* it did wait */
+        long passed = atomic_fetch_add(&relay->passed, 1);
+        atomic_store(&relay->passing_ns[passed], (double)(now - ended));
+    }
+    while (measure_now_ns() < now + WORK_NS) {
+    }
+    atomic_store(&relay->ended_ns, measure_now_ns());
+}
+
+static void take_turns(snib *client, struct relay *relay, int self, long count)
+{
+    atomic_fetch_add(&relay->ready, 1);
+    while (atomic_load(&relay->ready) < 2) {
+        sched_yield();
+    }
     for (long i = 0; i < count; i++) {
         snib_lease *lease;
         snib_error error;
-        if (snib_acquire(&lease, client, "handoff", NULL, &error) < 0) {
+        int64_t asked_ns = measure_now_ns();
+        if (snib_acquire(&lease, client, "relay", NULL, &error) < 0) {
             die("%s", error.message);
         }
-        if (atomic_exchange(&turns->last, self) != self) {
-            atomic_fetch_add(&turns->changes, 1);
-        }
+        begin_turn(relay, self, asked_ns);
         if (snib_release(&lease, &error) < 0) {
             die("%s", error.message);
         }
     }
 }
 
-/* A positive number: so many turns. Minus one: send it back, as the ball it is. */
+static void tell(int fd, long order)
+{
+    if (write(fd, &order, sizeof order) != (ssize_t)sizeof order) {
+        die("the partner is gone");
+    }
+}
+
+static bool hear(int fd, long *order)
+{
+    return read(fd, order, sizeof *order) == (ssize_t)sizeof *order;
+}
+
+/* The ball goes back; any other number is how many turns to take. */
 static _Noreturn void be_partner(struct partner *partner)
 {
     long order;
     snib *client = open_client();
-    while (read(partner->to, &order, sizeof order) == (ssize_t)sizeof order) {
-        if (order > 0) {
-            take_turns(client, partner->turns, 2, order);
+    int64_t asked_ns = measure_now_ns();
+    while (hear(partner->to, &order)) {
+        if (order == ORDER_BALL) {
+            begin_turn(partner->relay, 2, asked_ns);
+        } else {
+            take_turns(client, partner->relay, 2, order);
         }
-        if (write(partner->from, &order, sizeof order) < 0) {
-            break;
-        }
+        asked_ns = measure_now_ns();
+        tell(partner->from, order);
     }
     snib_close(client);
     exit(0);
@@ -195,9 +255,9 @@ static _Noreturn void be_partner(struct partner *partner)
 static void start_partner(struct partner *partner)
 {
     int to[2], from[2];
-    partner->turns = mmap(NULL, sizeof *partner->turns, PROT_READ | PROT_WRITE,
+    partner->relay = mmap(NULL, sizeof *partner->relay, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (partner->turns == MAP_FAILED || pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) {
+    if (partner->relay == MAP_FAILED || pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) {
         die("cannot start a partner");
     }
     partner->pid = fork();
@@ -213,38 +273,49 @@ static void start_partner(struct partner *partner)
     }
 }
 
-static void tell(struct partner *partner, long order)
+/* The median, because a process that was not scheduled is not what is measured. */
+static double median_passing_ns(struct relay *relay)
 {
-    if (write(partner->to, &order, sizeof order) != (ssize_t)sizeof order) {
-        die("the partner is gone");
+    double sorted[2 * TURNS];
+    long passed = atomic_load(&relay->passed);
+    for (long i = 0; i < passed; i++) {
+        sorted[i] = atomic_load(&relay->passing_ns[i]);
     }
+    qsort(sorted, (size_t)passed, sizeof sorted[0], measure_compare);
+    return sorted[passed / 2];
 }
 
-static void hear(struct partner *partner)
-{
-    long order;
-    if (read(partner->from, &order, sizeof order) != (ssize_t)sizeof order) {
-        die("the partner is gone");
-    }
-}
-
-static long pipe_handoff(void *arg, long count)
-{
-    for (long i = 0; i < count; i++) {
-        tell(arg, -1);
-        hear(arg);
-    }
-    return 2 * count; /* there and back */
-}
-
-static long snib_handoff(void *arg, long count)
+static double pipe_relay(void *arg, long count)
 {
     struct partner *partner = arg;
-    long before = atomic_load(&partner->turns->changes);
-    tell(partner, count);
-    take_turns(partner->client, partner->turns, 1, count);
-    hear(partner);
-    return atomic_load(&partner->turns->changes) - before;
+    int64_t asked_ns = INT64_MAX;
+    long order;
+    atomic_store(&partner->relay->passed, 0);
+    for (long i = 0; i < count; i++) {
+        begin_turn(partner->relay, 1, asked_ns);
+        tell(partner->to, ORDER_BALL);
+        asked_ns = measure_now_ns();
+        if (!hear(partner->from, &order)) {
+            die("the partner is gone");
+        }
+    }
+    return median_passing_ns(partner->relay);
+}
+
+static double snib_relay(void *arg, long count)
+{
+    struct partner *partner = arg;
+    long order;
+    atomic_store(&partner->relay->passed, 0);
+    while (atomic_load(&partner->relay->passed) == 0) { /* they may miss each other altogether */
+        atomic_store(&partner->relay->ready, 0);
+        tell(partner->to, count);
+        take_turns(partner->client, partner->relay, 1, count);
+        if (!hear(partner->from, &order)) {
+            die("the partner is gone");
+        }
+    }
+    return median_passing_ns(partner->relay);
 }
 
 /* ---- All of it -------------------------------------------------------------------------- */
@@ -265,9 +336,9 @@ int main(int argc, char **argv)
         {"snib: acquire, release, client and name reused", snib_reused, client, REUSED, 1, 1.3},
         {"bare: open, OFD lock, read, write, unlock, close", bare_fresh, NULL, FRESH, -1, 0},
         {"snib: acquire, release, another name each time", snib_fresh, client, FRESH, 3, 1.5},
-        {"snib: open, acquire, release, close", snib_whole, NULL, FRESH / 4, 3, 0},
-        {"bare: a byte to another process by pipe", pipe_handoff, &partner, HANDOFFS, -1, 0},
-        {"snib: hand-over to another process", snib_handoff, &partner, HANDOFFS, 6, 0},
+        {"snib: open, acquire, release, close", snib_whole, NULL, WHOLE, 3, 0},
+        {"bare: a byte to another process by pipe", pipe_relay, &partner, TURNS, -1, 0},
+        {"snib: hand-over to another process", snib_relay, &partner, TURNS, 6, 0},
     };
     measure(subjects, sizeof subjects / sizeof subjects[0]);
     snib_close(client);

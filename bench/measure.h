@@ -3,8 +3,9 @@
  * Measuring by ratio: subjects and what they are compared with take turns, round by round.
  *
  * A ratio is taken within each round and the median of the rounds is shown, so that a machine
- * that gets slower or faster meanwhile moves both sides. Nothing here passes or fails: figures
- * are for reading, and a target is printed beside them.
+ * that gets slower or faster meanwhile moves both sides. A turn takes about a millisecond, less
+ * than a scheduler's slice, so that most turns run undisturbed on a machine that is not idle.
+ * Nothing here passes or fails: figures are for reading, and a target is printed beside them.
  *
  * Not done: pinning to a processor, fixing its clock, discarding outliers by rule.
  */
@@ -19,11 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MEASURE_ROUNDS = 41, MEASURE_SUBJECTS = 16 };
+enum { MEASURE_ROUNDS = 301, MEASURE_SUBJECTS = 16 };
 
 struct measure_subject {
     const char *name;
-    long (*run)(void *arg, long count); /* does it `count` times; answers how often it did */
+    double (*run)(void *arg, long count); /* does it `count` times; answers ns for one */
     void *arg;
     long count;
     int against;   /* index of the subject to compare with; -1: none */
@@ -60,6 +61,11 @@ static int64_t measure_now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline double measure_each(int64_t start_ns, long count)
+{
+    return (double)(measure_now_ns() - start_ns) / (double)count;
 }
 
 static int measure_compare(const void *a, const void *b)
@@ -104,11 +110,9 @@ static void measure(const struct measure_subject *subjects, int count)
     static double each[MEASURE_SUBJECTS][MEASURE_ROUNDS];
     for (int round = -1; round < MEASURE_ROUNDS; round++) { /* the first one warms up */
         for (int i = 0; i < count; i++) {
-            int64_t start = measure_now_ns();
-            long done = subjects[i].run(subjects[i].arg, subjects[i].count);
-            int64_t spent = measure_now_ns() - start;
+            double ns = subjects[i].run(subjects[i].arg, subjects[i].count);
             if (round >= 0) {
-                each[i][round] = (double)spent / (double)done;
+                each[i][round] = ns;
             }
         }
     }

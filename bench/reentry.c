@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-enum { COUNT = 100000 };
+enum { COUNT = 5000 };
 
 static const char owner; /* its address is the owner */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -24,22 +24,24 @@ static _Noreturn void die(const char *message)
     exit(1);
 }
 
-static long mutex_and_clock(void *arg, long count)
+static double mutex_and_clock(void *arg, long count)
 {
     (void)arg;
+    int64_t start = measure_now_ns();
     for (long i = 0; i < count; i++) {
         pthread_mutex_lock(&mutex);
         sink = measure_now_ns();
         pthread_mutex_unlock(&mutex);
     }
-    return count;
+    return measure_each(start, count);
 }
 
-static long reenter(void *arg, long count)
+static double reenter(void *arg, long count)
 {
     snib_options options = SNIB_OPTIONS;
     snib_error error;
     options.owner = &owner;
+    int64_t start = measure_now_ns();
     for (long i = 0; i < count; i++) {
         snib_lease *lease;
         if (snib_acquire(&lease, arg, "bench", &options, &error) < 0 ||
@@ -47,7 +49,7 @@ static long reenter(void *arg, long count)
             die(error.message);
         }
     }
-    return count;
+    return measure_each(start, count);
 }
 
 static snib_lease *hold(snib *client)

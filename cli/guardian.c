@@ -171,8 +171,8 @@ static _Noreturn void guard(const struct guardian *g)
 int guardian_prepare(struct guardian *g, char *title, size_t title_size)
 {
     *g = (struct guardian){.title = title, .title_size = title_size, .retry_ns = CLOCK_NEVER};
-    void *page = mmap(NULL, sizeof *g->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                      -1, 0);
+    void *page =
+        mmap(NULL, sizeof *g->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     g->supervisor_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     g->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (page == MAP_FAILED || g->supervisor_fd < 0 || g->nudge_fd < 0) {

@@ -2,10 +2,10 @@
 /*
  * The job: the user's command, leader of a process group of its own.
  *
- * It is started by vfork: the supervisor stands still until the command executes or fails, so
- * there is nothing to race with, why it failed is known when the call returns, and no page is
- * copied. Between vfork and exec there are system calls only, no handler can run (none is
- * installed) and nothing of the supervisor's memory is written but the shared page.
+ * It is started by vfork: no page is copied, and the supervisor stands still until the command
+ * executes or fails. Nothing depends on the latter (some tools make a fork of it). Between vfork
+ * and exec there are system calls only, no handler can run (none is installed) and nothing of
+ * the supervisor's memory is written but the shared page, which tells why it failed, if it did.
  *
  * Before it executes, the child writes its group into the page the guardian reads: from then on
  * there is no instant at which the job runs and the guardian does not know it. The parent-death
@@ -49,22 +49,34 @@ static _Noreturn void become(const struct job_plan *plan, pid_t supervisor)
     _exit(STATUS_NOT_FOUND);
 }
 
-/* Nothing of its own that a returning vfork could find changed. */
+/* Nothing of its own that a returning vfork could find changed. If the file to execute cannot be
+ * read for long, we stand still for long, and the guardian sees to it that the job does not run
+ * past the deadline. */
 static pid_t start(const struct job_plan *plan, pid_t supervisor)
 {
-    pid_t pid = vfork();
+    pid_t pid = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork)
     if (pid == 0) {
-        become(plan, supervisor);
+        become(plan, supervisor); // NOLINT(clang-analyzer-unix.Vfork)
     }
     return pid;
 }
 
-static int not_started(const struct job_plan *plan, pid_t pid)
+int job_start(struct job *job, const struct job_plan *plan)
 {
-    int error = plan->page->exec_errno;
-    const char *name = plan->command[0];
-    atomic_store(&plan->page->pgid, 0);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    pid_t pid = start(plan, getpid());
+    if (pid < 0) {
+        return fail(STATUS_INTERNAL, "cannot start a process: %s", strerror(errno));
+    }
+    terminal_lend_noted(plan->terminal, pid);
+    *job = (struct job){.pid = pid, .page = plan->page};
+    return 0;
+}
+
+int job_not_executed(const struct job *job, const char *name)
+{
+    int error = job->page->exec_errno;
+    if (error == 0) {
+        return 0;
     }
     if (error == ETIME) {
         return fail(STATUS_LOST, "the lease ran out before the command could start");
@@ -74,21 +86,6 @@ static int not_started(const struct job_plan *plan, pid_t pid)
     }
     return fail(error == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE, "%s: %s", name,
                 strerror(error));
-}
-
-int job_start(struct job *job, const struct job_plan *plan)
-{
-    plan->page->exec_errno = 0;
-    pid_t pid = start(plan, getpid());
-    if (pid < 0) {
-        return fail(STATUS_INTERNAL, "cannot start a process: %s", strerror(errno));
-    }
-    terminal_lend_noted(plan->terminal, pid);
-    if (plan->page->exec_errno != 0) {
-        return not_started(plan, pid);
-    }
-    *job = (struct job){.pid = pid, .page = plan->page};
-    return 0;
 }
 
 void job_signal(const struct job *job, int number)

@@ -7,10 +7,10 @@
 #include "terminal.h"
 
 struct job {
-    pid_t pid;    /* of its leader, and of the group */
-    bool ended;   /* the leader was reaped */
-    int status;   /* as waitpid(2) gives it */
-    int stopped;  /* by this signal; 0: it runs */
+    pid_t pid;   /* of its leader, and of the group */
+    bool ended;  /* the leader was reaped */
+    int status;  /* as waitpid(2) gives it */
+    int stopped; /* by this signal; 0: it runs */
     struct guard_page *page;
 };
 
@@ -25,6 +25,10 @@ struct job_plan {
 
 /* Answers 0 or, having said why, an exit status. */
 int job_start(struct job *job, const struct job_plan *plan);
+
+/* After its end: answers 0 or, if the command could not be executed, says why and answers an exit
+ * status. */
+int job_not_executed(const struct job *job, const char *name);
 
 /* To the whole group. */
 void job_signal(const struct job *job, int number);

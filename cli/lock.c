@@ -95,8 +95,8 @@ static int open_client(struct lock *lock, struct options *o)
 
 int lock_open(struct lock *lock, struct options *o)
 {
-    *lock = (struct lock){
-        .options = o, .event_fd = -1, .listen_fd = -1, .deadline_ns = CLOCK_NEVER};
+    *lock =
+        (struct lock){.options = o, .event_fd = -1, .listen_fd = -1, .deadline_ns = CLOCK_NEVER};
     lock->leases = calloc(o->name_count, sizeof(snib_lease *));
     if (!lock->leases) {
         return fail(STATUS_INTERNAL, "out of memory");
@@ -290,7 +290,7 @@ static bool acquire_one(struct lock *lock, size_t index, int64_t wait_ms,
         *status = status_of(lock, &lock->error);
         return false;
     }
-    int number = await(lock, signals);
+    int number = lock->ended_by = await(lock, signals);
     lock->leases[index] = lock->granted;
     if (number != 0) {
         *status = fail(STATUS_SIGNAL + number, "%s while waiting for lock '%s'",

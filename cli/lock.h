@@ -12,7 +12,7 @@ struct lock {
     int event_fd;  /* of the library */
     int listen_fd; /* an epoll of all there is to hear; -1: nothing but event_fd */
     bool leased;
-    bool told; /* the library calls us when something happens */
+    bool told;           /* the library calls us when something happens */
     snib_lease **leases; /* in the order of the names */
     int64_t held_since_ns;
 
@@ -21,6 +21,7 @@ struct lock {
     bool answered;
     snib_lease *granted;
     snib_error error;
+    int ended_by; /* the signal that ended the wait; 0: none did */
 
     /* What was heard while holding. */
     int64_t deadline_ns; /* ours until then, as far as we know; NEVER: no lease */
@@ -47,7 +48,8 @@ int lock_fd(const struct lock *lock);
 bool lock_deaf(const struct lock *lock);
 void lock_listen(struct lock *lock);
 
-/* Give all back. Only what the engine says counts: a lease that ran out is no news. Answers SNIB_OK, SNIB_ELOST or SNIB_EUNKNOWN, the worst of them. */
+/* Give all back. Only what the engine says counts: a lease that ran out is no news. Answers
+ * SNIB_OK, SNIB_ELOST or SNIB_EUNKNOWN, the worst of them. */
 int lock_release(struct lock *lock);
 void lock_close(struct lock *lock);
 

@@ -25,18 +25,7 @@
 
 #define GRACE_MOST_MS (3600LL * 1000)
 
-enum {
-    TTL = 256,
-    PERMITS,
-    ALSO,
-    LABEL,
-    MIN_HOLD,
-    MAX_HOLD,
-    GRACE,
-    ON_LOST,
-    REQUIRE,
-    HELP
-};
+enum { TTL = 256, PERMITS, ALSO, LABEL, MIN_HOLD, MAX_HOLD, GRACE, ON_LOST, REQUIRE, HELP };
 
 #define SHORT_OPTIONS "+:nsxeoFucw:E:U:vhV"
 
@@ -124,7 +113,7 @@ int options_complain(int answer, char *const argv[], const struct option table[]
     }
     const char *words[64] = {NULL};
     char word[64];
-    for (size_t i = 0; table[i].name && i < 63; i++) {
+    for (size_t i = 0; i < 63 && table[i].name; i++) {
         words[i] = table[i].name;
     }
     (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(typed, "="), typed);
@@ -276,7 +265,8 @@ static int one_option(struct options *o, int answer, char *argv[], int which)
         return fail(STATUS_USAGE, "%s is for snib run: snib hold has no command",
                     argv[optind - 1][0] == '-' ? argv[optind - 1] : argv[optind - 2]);
     }
-    return answer < 256 && strchr("nsxeowEFuc", answer) ? flock_option(o, answer) : own_option(o, answer);
+    return answer < 256 && strchr("nsxeowEFuc", answer) ? flock_option(o, answer)
+                                                        : own_option(o, answer);
 }
 
 /* ---- What is left ----------------------------------------------------------------------- */
@@ -340,8 +330,7 @@ int options_read(struct options *o, int argc, char *argv[], int which)
     o->name_count = 1;
     int answer, status = 0;
     opterr = 0;
-    while (status == 0 &&
-           (answer = getopt_long(argc, argv, SHORT_OPTIONS, known, NULL)) != -1) {
+    while (status == 0 && (answer = getopt_long(argc, argv, SHORT_OPTIONS, known, NULL)) != -1) {
         if (answer == HELP || answer == 'h' || answer == 'V') {
             options_free(o);
             if (answer != 'V') {

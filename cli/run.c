@@ -22,6 +22,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -55,7 +56,8 @@ static void hold_on(const struct supervision *s)
         return;
     }
     char left[SPAN_SIZE];
-    tell("keeping the lock for another %s", span_text(left, (until_ns - clock_now_ns()) / CLOCK_MS));
+    tell("keeping the lock for another %s",
+         span_text(left, (until_ns - clock_now_ns()) / CLOCK_MS));
     int timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     clock_arm(timer_fd, until_ns);
     for (bool ended = timer_fd < 0; !ended && !s->lock->lost;) {
@@ -86,8 +88,9 @@ static int run_job(struct supervision *s, char **environment)
     int status = job_start(s->job, &plan);
     if (status == 0) {
         supervise(s);
+        terminal_take_back(s->terminal, WIFSIGNALED(s->job->status));
+        status = job_not_executed(s->job, s->options->command[0]);
     }
-    terminal_take_back(s->terminal, status == 0 && WIFSIGNALED(s->job->status));
     guardian_dismiss(s->guardian);
     if (status != 0) {
         return status;
@@ -152,6 +155,18 @@ static int prepare(struct lock *lock, struct options *options)
     return status == 0 ? environment_check_nested(lock) : status;
 }
 
+/*
+ * On a terminal Ctrl-C means everything in the foreground: also the script that runs us, or the
+ * shell's loop around us. They go by whether we died of the signal, not by a status of 130. And
+ * if the job had the terminal, they have not seen the signal at all.
+ */
+static void pass_interrupt_on(int number, struct terminal *terminal)
+{
+    if ((number == SIGINT || number == SIGQUIT) && terminal_is_ours(terminal)) {
+        signals_die(number, terminal->lent_to != 0);
+    }
+}
+
 int command_run(int argc, char *argv[])
 {
     struct options options;
@@ -169,7 +184,9 @@ int command_run(int argc, char *argv[])
         options_free(&options);
         return status;
     }
+    int interrupt = 0;
     status = prepare(&lock, &options);
+    terminal_find(&terminal);
     if (status == 0 && lock_acquire(&lock, &signals, &status)) {
         struct supervision s = {
             .options = &options,
@@ -182,10 +199,12 @@ int command_run(int argc, char *argv[])
         };
         char *end = argv[argc - 1] + strlen(argv[argc - 1]);
         prctl(PR_SET_CHILD_SUBREAPER, 1);
-        terminal_find(&terminal);
         status = run_locked(&s, argv[0], (size_t)(end - argv[0]));
+        interrupt = status == STATUS_SIGNAL + supervise_interrupt(&s) ? status - STATUS_SIGNAL : 0;
     }
+    interrupt = lock.ended_by ? lock.ended_by : interrupt;
     lock_close(&lock);
     options_free(&options);
+    pass_interrupt_on(interrupt, &terminal);
     return status;
 }

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -67,6 +68,18 @@ void signals_give_back(const struct signals *s)
         (void)signal(SIGCHLD, SIG_IGN);
     }
     sigprocmask(SIG_SETMASK, &s->before, NULL);
+}
+
+void signals_die(int number, bool group)
+{
+    sigset_t one;
+    struct rlimit none = {0};
+    (void)setrlimit(RLIMIT_CORE, &none);
+    (void)signal(number, SIG_DFL);
+    kill(group ? 0 : getpid(), number);
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
 }
 
 const char *signals_name(int number)

@@ -23,6 +23,9 @@ bool signals_ends(int number);
 /* As it was before signals_take. Safe between fork and exec. */
 void signals_give_back(const struct signals *signals);
 
+/* End by this signal instead of by exit; with `group` it goes to all of our process group. */
+void signals_die(int number, bool group);
+
 const char *signals_name(int number); /* "SIGTERM" */
 
 #endif

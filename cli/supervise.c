@@ -28,8 +28,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define JITTER_NS (5 * CLOCK_MS)  /* a deadline that differs by less has not moved */
-#define LOOK_MS 10                /* while waiting for a group to die */
+#define JITTER_NS (5 * CLOCK_MS) /* a deadline that differs by less has not moved */
+#define LOOK_MS 5                /* while waiting for a group to die, and twice as long each time */
+#define LOOK_MOST_MS 100
+#define LEAVE_NS (100 * CLOCK_MS) /* what a daemon has to leave the group of the command */
 #define TERMINAL_MS 200           /* while waiting to be in the foreground */
 #define MAX_HOLD_SLACK_NS (100 * CLOCK_MS)
 #define UNKILLABLE_NS (10000 * CLOCK_MS)
@@ -64,6 +66,8 @@ static void on_stopped(struct supervision *s, int by)
             say("the command wants the terminal: bring it to the foreground");
             s->wants_terminal = true;
         }
+    } else if (s->terminal->lent_to) { /* somebody sits there and wonders */
+        say("the command was stopped by %s; the lock stays held", signals_name(by));
     } else {
         tell("the command was stopped by %s; the lock stays held", signals_name(by));
     }
@@ -83,16 +87,21 @@ static void on_ended(struct supervision *s)
     if (waitpid(s->job->pid, &s->job->status, 0) < 0) {
         s->job->status = 0;
     }
-    if (s->stage == STAGE_KILLED || !job_lives(s->job)) {
-        return;
+    s->look_ms = LOOK_MS;
+    s->tidy_ns = now + LEAVE_NS;
+    if (s->stage == STAGE_TERMED) {
+        s->kill_ns = least(s->kill_ns, least(now + s->timeline.grace_ns, s->timeline.kill_ns));
     }
-    if (s->stage == STAGE_RUNS) {
-        tell("the command has ended; stopping what it left behind");
-        job_terminate(s->job);
-        s->stage = STAGE_TERMED;
-        s->kill_ns = CLOCK_NEVER;
-    }
-    s->kill_ns = least(s->kill_ns, least(now + s->timeline.grace_ns, s->timeline.kill_ns));
+}
+
+/* The command has ended, others of its group live. A daemon that is just leaving it has had its
+ * time: the rest is stopped. */
+static void tidy_up(struct supervision *s, int64_t now)
+{
+    tell("the command has ended; stopping what it left behind");
+    job_terminate(s->job);
+    s->stage = STAGE_TERMED;
+    s->kill_ns = least(now + s->timeline.grace_ns, s->timeline.kill_ns);
 }
 
 /* Everybody who died, also those we inherited. The leader's number is kept until it is noted. */
@@ -109,8 +118,8 @@ static void bury(struct supervision *s)
             on_ended(s);
             continue;
         }
-        (void)waitid(P_PID, (id_t)info.si_pid, &(siginfo_t){0},
-                     (stopped ? WSTOPPED : WEXITED) | WNOHANG);
+        siginfo_t seen;
+        (void)waitid(P_PID, (id_t)info.si_pid, &seen, stopped ? WSTOPPED | WNOHANG : WEXITED);
         if (stopped && info.si_pid == s->job->pid) {
             on_stopped(s, info.si_status);
         } else if (!stopped && info.si_pid == s->guardian->pid) {
@@ -178,6 +187,9 @@ static void decide(struct supervision *s)
             stop(s, STOP_DEADLINE, s->timeline.kill_ns);
         }
     }
+    if (s->job->ended && s->stage == STAGE_RUNS && now >= s->tidy_ns) {
+        tidy_up(s, now);
+    }
     if (s->stage == STAGE_TERMED && now >= s->kill_ns) {
         s->stage = STAGE_KILLED;
         s->kill_ns = now + UNKILLABLE_NS;
@@ -185,8 +197,8 @@ static void decide(struct supervision *s)
         job_signal(s->job, SIGKILL);
     } else if (s->stage == STAGE_KILLED && now >= s->kill_ns) {
         s->kill_ns = CLOCK_NEVER;
-        say("process group %d cannot be killed; the lock stays held until it ends",
-            (int)s->job->pid);
+        say("process group %d cannot be killed; %s until it ends", (int)s->job->pid,
+            s->lock->lost ? "the lock is lost, but waiting" : "the lock stays held");
     }
 }
 
@@ -199,6 +211,9 @@ static int64_t next_ns(const struct supervision *s)
     int64_t now = clock_now_ns();
     if (s->stage != STAGE_RUNS) {
         return least(next, s->kill_ns);
+    }
+    if (s->job->ended) {
+        return least(next, s->tidy_ns);
     }
     if (s->options->on_lost != ON_LOST_IGNORE || s->timeline.term_ns > now) {
         return least(next, s->timeline.term_ns);
@@ -248,10 +263,11 @@ static void sleep_until_something(struct supervision *s)
     struct pollfd fds[] = {{.fd = s->signals->fd, .events = POLLIN},
                            {.fd = s->lock->lost ? -1 : lock_fd(s->lock), .events = POLLIN},
                            {.fd = -1, .events = POLLIN}};
-    int timeout_ms = s->job->ended ? LOOK_MS : s->wants_terminal ? TERMINAL_MS : -1;
+    int timeout_ms = s->job->ended ? s->look_ms : s->wants_terminal ? TERMINAL_MS : -1;
     if (!arm(s)) {
         timeout_ms = LOOK_MS;
     }
+    s->look_ms = s->look_ms * 2 < LOOK_MOST_MS ? s->look_ms * 2 : LOOK_MOST_MS;
     fds[2].fd = s->timer_fd;
     (void)poll(fds, 3, timeout_ms);
     for (int number; (number = signals_next(s->signals)) != 0;) {
@@ -285,6 +301,12 @@ static int own_status(const struct job *job)
 {
     return WIFSIGNALED(job->status) ? STATUS_SIGNAL + WTERMSIG(job->status)
                                     : WEXITSTATUS(job->status);
+}
+
+int supervise_interrupt(const struct supervision *s)
+{
+    int number = WIFSIGNALED(s->job->status) ? WTERMSIG(s->job->status) : 0;
+    return number == SIGINT || number == SIGQUIT ? number : 0;
 }
 
 /* The lock is known not to have been ours all the time. */

@@ -23,8 +23,10 @@ struct supervision {
 
     enum stop_stage stage;
     enum stop_reason reason;
-    int64_t kill_ns;    /* when TERM was not enough */
-    int64_t listen_ns;  /* when a job has lasted long enough to listen for a break */
+    int64_t kill_ns;     /* when TERM was not enough */
+    int64_t tidy_ns;     /* when what the command left behind has had its time to leave */
+    int look_ms;         /* how long to wait before looking again whether it has */
+    int64_t listen_ns;   /* when a job has lasted long enough to listen for a break */
     bool wants_terminal; /* the job is stopped until we are in the foreground */
     bool lost_in_time;   /* the loss was known while the command ran */
     bool late;           /* the command may have run past the deadline */
@@ -33,6 +35,9 @@ struct supervision {
 
 /* From the start of the job until nobody of its group lives. */
 void supervise(struct supervision *supervision);
+
+/* The signal of Ctrl-C or Ctrl-\ that ended the command; 0: none did. */
+int supervise_interrupt(const struct supervision *supervision);
 
 /* The exit status this makes, and the line that goes with it. `released`: see lock_release. */
 int supervise_status(const struct supervision *supervision, int released);

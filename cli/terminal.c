@@ -17,7 +17,9 @@
  */
 #include "terminal.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 void terminal_find(struct terminal *t)
@@ -69,13 +71,14 @@ bool terminal_lend_again(struct terminal *t, pid_t pgid)
     return t->whole && terminal_lend(t, pgid);
 }
 
+/* Not from somebody who lives: a shell that was the job may have lent it on. */
 void terminal_take_back(struct terminal *t, bool broken)
 {
-    if (t->lent_to && tcgetpgrp(t->fd) == t->lent_to) {
+    pid_t front = t->lent_to ? tcgetpgrp(t->fd) : 0;
+    if (front > 0 && (front == t->lent_to || (kill(-front, 0) < 0 && errno == ESRCH))) {
         tcsetpgrp(t->fd, getpgrp());
         if (broken && t->remembered) {
             tcsetattr(t->fd, TCSADRAIN, &t->modes);
         }
     }
-    t->lent_to = 0;
 }

@@ -10,7 +10,7 @@ struct terminal {
     int fd;          /* -1: we have none */
     bool whole;      /* stdin and stdout are terminals */
     bool at_start;   /* lend it before the job starts */
-    pid_t lent_to;   /* the job's group; 0: nobody */
+    pid_t lent_to;   /* the job's group; 0: it never was */
     bool remembered; /* its modes, as they were when it was lent */
     struct termios modes;
 };

@@ -4,7 +4,8 @@
  *
  *     last renewal                    deadline - grace     deadline - margin  deadline      ttl
  *       |------------- ... ---------------|---------------------|---------------|-------------|
- *                                        TERM                  KILL        LOST here    others may enter
+ *                                        TERM                  KILL        LOST here    others may
+ * enter
  *
  * The deadline is the library's: the ttl less 10 % for clocks that differ. Grace is what the
  * command has to end by itself; it must leave time for a renewal to fail and be repeated, so it

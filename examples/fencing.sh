@@ -2,7 +2,7 @@
 # The story of the paused holder, told twice: with a resource that believes everybody, and with one
 # that checks the token.
 #
-#     examples/fencing.sh [SNIB]     SNIB: the command to use, else the one that was built or installed
+#     examples/fencing.sh [SNIB]     the command to use, else what was built, else what is installed
 #
 # A holder is paused between its decision and its write. Its lock is taken back meanwhile, here
 # because it may hold it for a second at most (--max-hold), elsewhere because its lease ran out, and

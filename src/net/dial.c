@@ -79,8 +79,8 @@ void snib__dial_unix(struct snib__dial *d, const char *path)
     }
     strcpy(address.sun_path, path);
     d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (d->fd < 0 || (connect(d->fd, (struct sockaddr *)&address, sizeof address) < 0 &&
-                      errno != EINPROGRESS)) {
+    if (d->fd < 0 ||
+        (connect(d->fd, (struct sockaddr *)&address, sizeof address) < 0 && errno != EINPROGRESS)) {
         fail_sys(d, "connect", errno);
         snib__dial_end(d);
     }

@@ -155,3 +155,21 @@ TEST(inside_a_run_it_does_not_wait_for_its_own_ancestor)
     said = capture("run", "x", "--", STAGE_SNIB, "hold", "-n", "x");
     CHECK_INT(said->status, ==, 75);
 }
+
+TEST(a_script_holds_it_by_a_coprocess)
+{
+    stage_file();
+    const struct capture *said = capture_command(
+        (const char *const[]){"bash", "-c",
+                              "coproc " STAGE_SNIB " hold x\n"
+                              "read -r token <&${COPROC[0]} || exit\n"
+                              "[[ $token -gt 0 ]] && " STAGE_SNIB " run -n x -- true\n"
+                              "echo $?\n"
+                              "exec {COPROC[1]}>&-\n"
+                              "wait $COPROC_PID\n"
+                              "echo $?\n" STAGE_SNIB " run -n x -- true\n"
+                              "echo $?\n",
+                              NULL});
+    CHECK_STR(said->out, "75\n0\n0\n");
+    CHECK_STR(said->err, "");
+}

@@ -113,6 +113,19 @@ TEST(a_path_is_locked_until_the_guardian_is_done_too)
     CHECK(!check_alive(diary->pulses[0].pid) && !check_alive(diary->pulses[1].pid));
 }
 
+TEST(a_daemon_has_time_to_leave)
+{
+    struct actor snib;
+    stage_file();
+    /* It forks and ends, the child leaves the group and goes on. */
+    stage_snib(&snib, "run", "x", "--", "setsid", "sh", "-c", "echo $$; exec sleep 600");
+    pid_t daemon = (pid_t)strtol(stage_line(snib.out, PATIENCE_MS), NULL, 10);
+    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 0);
+    CHECK(check_alive(daemon));
+    kill(daemon, SIGKILL);
+    stage_await_death(daemon, PATIENCE_MS);
+}
+
 TEST(what_left_the_group_is_not_followed)
 {
     struct actor snib;

@@ -90,8 +90,8 @@ TEST(arguments_are_not_joined_and_not_read_again)
 TEST(other_descriptors_pass_and_those_of_the_lock_do_not)
 {
     stage_file();
-    const struct capture *bare = capture_command((const char *const[]){
-        "sh", "-c", "exec 7</dev/null; exec sh -c 'ls /proc/self/fd'", NULL});
+    const struct capture *bare = capture_command(
+        (const char *const[]){"sh", "-c", "exec 7</dev/null; exec sh -c 'ls /proc/self/fd'", NULL});
     char *before = strdup(bare->out);
     const struct capture *said = capture_command((const char *const[]){
         "sh", "-c", "exec 7</dev/null; exec " STAGE_SNIB " run x sh -c 'ls /proc/self/fd'", NULL});
@@ -105,9 +105,9 @@ TEST(closed_standard_descriptors_stay_closed_and_get_no_lock_file)
     stage_file();
     const struct capture *said = capture_command((const char *const[]){
         "sh", "-c",
-        STAGE_SNIB " run x -- sh -c 'test -e /proc/self/fd/0 || exit 5' <&-; echo $?;"
-                   STAGE_SNIB " run x -- sh -c 'echo 2>/dev/null || exit 6' >&-; echo $?;"
-                   STAGE_SNIB " run x -- nosuchcommand 2>&-; echo $?",
+        STAGE_SNIB " run x -- sh -c 'test -e /proc/self/fd/0 || exit 5' <&-; echo $?;" STAGE_SNIB
+                   " run x -- sh -c 'echo 2>/dev/null || exit 6' >&-; echo $?;" STAGE_SNIB
+                   " run x -- nosuchcommand 2>&-; echo $?",
         NULL});
     CHECK_STR(said->out, "5\n6\n127\n");
     said = capture("run", "x", "--", "true"); /* its file is sound */
@@ -156,16 +156,16 @@ TEST(several_names_have_several_tokens_in_the_order_given)
 
 TEST(signals_are_passed_on)
 {
-    static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM,
-                                  SIGWINCH};
+    static const int numbers[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
+                                  SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH};
     struct actor snib;
     stage_file();
     stage_snib(&snib, "run", "x", "--", "sh", "-c",
                "for s in HUP INT QUIT TERM USR1 USR2 ALRM WINCH; do trap \"echo $s\" $s; done; "
                "echo ready; while :; do sleep 0.05; done");
     CHECK_STR(stage_line(snib.out, PATIENCE_MS), "ready");
-    static const char *const names[] = {"HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "ALRM",
-                                        "WINCH"};
+    static const char *const names[] = {"HUP",  "INT",  "QUIT", "TERM",
+                                        "USR1", "USR2", "ALRM", "WINCH"};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         kill(snib.pid, numbers[i]);
         CHECK_STR(stage_line(snib.out, PATIENCE_MS), names[i]);
@@ -413,8 +413,8 @@ TEST(a_stopped_straggler_is_woken_to_hear_its_term)
 {
     stage_file();
     int64_t began = check_now_ns();
-    const struct capture *said = capture("run", "--grace", "1h", "x", "--", "sh", "-c",
-                                         "sleep 600 & kill -STOP $!; exit 3");
+    const struct capture *said =
+        capture("run", "--grace", "1h", "x", "--", "sh", "-c", "sleep 600 & kill -STOP $!; exit 3");
     CHECK_INT(said->status, ==, 3);
     CHECK_INT((check_now_ns() - began) / 1000000, <, check_ms(15000));
 }

@@ -204,8 +204,9 @@ TEST(a_hangup_reaches_the_command)
 TEST(the_terminal_is_given_back)
 {
     stage_file();
-    begin_shell(&d, STAGE_SNIB " run x -- sh -c 'read a; echo first $a'; read b; echo second $b;"
-                               STAGE_SNIB " run x -- nosuchcommand; read c; echo third $c");
+    begin_shell(&d, STAGE_SNIB
+                " run x -- sh -c 'read a; echo first $a'; read b; echo second $b;" STAGE_SNIB
+                " run x -- nosuchcommand; read c; echo third $c");
     type(&d, "one\n");
     expect(&d, "first one");
     type(&d, "two\n");
@@ -225,6 +226,54 @@ TEST(the_modes_of_the_terminal_are_put_back_if_the_command_was_killed)
     expect(&d, "icanon");
     CHECK_INT(end(&d), ==, 0);
     CHECK(!strstr(d.seen, "-icanon"));
+}
+
+TEST(control_c_stops_the_script_around_it_too)
+{
+    static const char *const shells[] = {"sh", "bash"};
+    static const char *const plumbing[] = {"", " | cat"}; /* with the terminal lent, and not */
+    stage_file();
+    for (int i = 0; i < 4; i++) {
+        char script[600];
+        snprintf(script, sizeof script,
+                 "for i in 1 2; do " STAGE_SNIB " run x -- sh -c 'echo ready; exec sleep 600'%s; "
+                 "done; echo survived",
+                 plumbing[i / 2]);
+        begin(&d, (const char *const[]){shells[i % 2], "-c", script, NULL});
+        expect(&d, "ready");
+        type(&d, CTRL_C);
+        CHECK_INT(end(&d), ==, 128 + SIGINT);
+        CHECK(!strstr(d.seen, "survived"));
+    }
+}
+
+TEST(control_c_while_waiting_stops_the_script_around_it_too)
+{
+    struct actor holder;
+    stage_file();
+    stage_snib(&holder, "hold", "x");
+    (void)stage_line(holder.out, PATIENCE_MS);
+    begin(&d, (const char *const[]){"bash", "-c",
+                                    STAGE_SNIB " run -v x -- true; " STAGE_SNIB " run x -- true; "
+                                               "echo survived",
+                                    NULL});
+    expect(&d, "waiting behind");
+    type(&d, CTRL_C);
+    CHECK_INT(end(&d), ==, 128 + SIGINT);
+    CHECK(!strstr(d.seen, "survived"));
+    kill(holder.pid, SIGTERM);
+    CHECK_INT(stage_end(&holder, PATIENCE_MS), ==, 0);
+}
+
+TEST(a_command_that_handles_control_c_leaves_the_script_alone)
+{
+    stage_file();
+    begin_shell(&d, STAGE_SNIB " run x -- sh -c \"trap 'exit 4' INT; echo ready; "
+                               "while :; do sleep 0.05; done\"; echo status $?");
+    expect(&d, "ready");
+    type(&d, CTRL_C);
+    expect(&d, "status 4");
+    CHECK_INT(end(&d), ==, 0);
 }
 
 /* ---- Beside others ---------------------------------------------------------------------- */
@@ -287,8 +336,8 @@ TEST(a_shell_in_the_foreground_takes_the_terminal_back)
     setenv("PS1", "prompt>", 1);
     begin(&d, (const char *const[]){"bash", "--norc", "--noprofile", "-i", NULL});
     expect(&d, "prompt>");
-    type(&d, STAGE_SNIB " run x -- cat\n");
-    expect(&d, "run x -- cat");
+    type(&d, STAGE_SNIB " run x -- sh -c 'printf rea; echo dy; exec cat'\n");
+    expect(&d, "ready"); /* not the echo of what was typed */
     type(&d, "line\n");
     expect(&d, "line\r\nline");
     type(&d, CTRL_C);

@@ -83,8 +83,8 @@ TEST(short_of_descriptors_is_70)
 {
     stage_file();
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* needs descriptors of its own */
-    const struct capture *said = capture_command((const char *const[]){
-        "sh", "-c", "ulimit -n 4; exec " STAGE_SNIB " run x -- true", NULL});
+    const struct capture *said = capture_command(
+        (const char *const[]){"sh", "-c", "ulimit -n 4; exec " STAGE_SNIB " run x -- true", NULL});
     CHECK_INT(said->status, ==, 70);
     check_one_line(said->err);
 }

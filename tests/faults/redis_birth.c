@@ -45,8 +45,8 @@ TEST(a_replica_is_refused)
     char port[8];
     server_redis(&server, NULL);
     snprintf(port, sizeof port, "%d", server.port);
-    const char *const extra[] = {"--replicaof", "127.0.0.1", port, "--replica-read-only", "no",
-                                 NULL};
+    const char *const extra[] = {"--replicaof",         "127.0.0.1", port,
+                                 "--replica-read-only", "no",        NULL};
     server_redis(&replica, extra);
     must_fail(client_of(url_of(replica.port, "")), SNIB_EUNSAFE, "replica");
     redisContext *raw = raw_open(replica.port);
@@ -57,8 +57,8 @@ TEST(a_replica_is_refused)
 
 TEST(a_server_that_evicts_is_refused_unless_allowed)
 {
-    static const char *const extra[] = {"--maxmemory", "100mb", "--maxmemory-policy",
-                                        "allkeys-lru", NULL};
+    static const char *const extra[] = {"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru",
+                                        NULL};
     server_redis(&server, extra);
     must_fail(client_of(url_of(server.port, "")), SNIB_EUNSAFE, "allkeys-lru");
     must_work(client_of(url_of(server.port, "eviction=allow")));
@@ -216,8 +216,10 @@ TEST(prefixes_and_databases_are_different_worlds)
 TEST(bad_urls_are_refused)
 {
     static const char *const bad[] = {
-        "redis://a,b", "redis://h/x", "redis://h/1?db=2", "unix://host/path", "redis://h?db=-1",
-        "redis://:p@h?passfile=/x", "redis://h?prefix=", "redis://h?eviction=maybe",
+        "redis://a,b",       "redis://h/x",
+        "redis://h/1?db=2",  "unix://host/path",
+        "redis://h?db=-1",   "redis://:p@h?passfile=/x",
+        "redis://h?prefix=", "redis://h?eviction=maybe",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         snib *client = NULL;

@@ -87,16 +87,22 @@ static void under_faults(uint64_t seed)
     world_end(world, pids, 20);
 }
 
-TEST_LIMIT(random_faults_never_let_two_in, 60) { under_faults(1); }
-TEST_LIMIT(other_random_faults_never_let_two_in, 60) { under_faults(20261115); }
+TEST_LIMIT(random_faults_never_let_two_in, 60)
+{
+    under_faults(1);
+}
+TEST_LIMIT(other_random_faults_never_let_two_in, 60)
+{
+    under_faults(20261115);
+}
 
 static void restarts(const char *const extra[], const char *parameters, int span_ms)
 {
     pid_t pids[WORKERS];
     char url[512];
     server_redis(&server, extra);
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d?state=%s/state&%s", server.port,
-             check_tmpdir(), parameters);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?state=%s/state&%s", server.port, check_tmpdir(),
+             parameters);
     struct world *world = world_new(url, url, pids);
     for (int i = 0; i < 3; i++) {
         check_sleep_ms(span_ms);

@@ -164,8 +164,14 @@ static void acquire_meets(fault *happen, int64_t wait_ms)
 }
 
 #define ACQUIRE(what, how)                                                                         \
-    TEST(a_try_meets_##what) { acquire_meets(how, 0); }                                            \
-    TEST(a_wait_meets_##what) { acquire_meets(how, 1000); }
+    TEST(a_try_meets_##what)                                                                       \
+    {                                                                                              \
+        acquire_meets(how, 0);                                                                     \
+    }                                                                                              \
+    TEST(a_wait_meets_##what)                                                                      \
+    {                                                                                              \
+        acquire_meets(how, 1000);                                                                  \
+    }
 
 ACQUIRE(a_lost_request, lose_request)
 ACQUIRE(half_a_request, lose_half_request)
@@ -213,16 +219,46 @@ static void renew_meets(fault *happen, bool lasts)
     snib_close(client);
 }
 
-TEST(a_renewal_survives_a_lost_request) { renew_meets(lose_request, false); }
-TEST(a_renewal_survives_half_a_request) { renew_meets(lose_half_request, false); }
-TEST(a_renewal_survives_a_lost_reply) { renew_meets(lose_reply, false); }
-TEST(a_renewal_survives_half_a_reply) { renew_meets(lose_half_reply, false); }
-TEST(a_renewal_survives_a_cut) { renew_meets(cut, false); }
-TEST(a_renewal_survives_a_half_open_connection) { renew_meets(half_open, false); }
-TEST(a_lease_ends_in_time_when_requests_are_swallowed) { renew_meets(swallow_requests, true); }
-TEST(a_lease_ends_in_time_when_requests_stall) { renew_meets(stall_requests, true); }
-TEST(a_lease_ends_in_time_when_the_host_vanishes) { renew_meets(vanish, true); }
-TEST(a_lease_ends_in_time_when_the_port_refuses) { renew_meets(refuse, true); }
+TEST(a_renewal_survives_a_lost_request)
+{
+    renew_meets(lose_request, false);
+}
+TEST(a_renewal_survives_half_a_request)
+{
+    renew_meets(lose_half_request, false);
+}
+TEST(a_renewal_survives_a_lost_reply)
+{
+    renew_meets(lose_reply, false);
+}
+TEST(a_renewal_survives_half_a_reply)
+{
+    renew_meets(lose_half_reply, false);
+}
+TEST(a_renewal_survives_a_cut)
+{
+    renew_meets(cut, false);
+}
+TEST(a_renewal_survives_a_half_open_connection)
+{
+    renew_meets(half_open, false);
+}
+TEST(a_lease_ends_in_time_when_requests_are_swallowed)
+{
+    renew_meets(swallow_requests, true);
+}
+TEST(a_lease_ends_in_time_when_requests_stall)
+{
+    renew_meets(stall_requests, true);
+}
+TEST(a_lease_ends_in_time_when_the_host_vanishes)
+{
+    renew_meets(vanish, true);
+}
+TEST(a_lease_ends_in_time_when_the_port_refuses)
+{
+    renew_meets(refuse, true);
+}
 
 /* ---- Release ---------------------------------------------------------------------------- */
 
@@ -241,15 +277,42 @@ static void release_meets(fault *happen, bool passes)
     snib_close(client);
 }
 
-TEST(a_release_survives_a_lost_request) { release_meets(lose_request, true); }
-TEST(a_release_survives_half_a_request) { release_meets(lose_half_request, true); }
-TEST(a_release_whose_reply_is_lost_is_not_called_lost) { release_meets(lose_reply, true); }
-TEST(a_release_survives_half_a_reply) { release_meets(lose_half_reply, true); }
-TEST(a_release_survives_a_cut) { release_meets(cut, true); }
-TEST(a_release_meets_a_half_open_connection) { release_meets(half_open, false); }
-TEST(a_release_meets_swallowed_requests) { release_meets(swallow_requests, false); }
-TEST(a_release_meets_stalled_replies) { release_meets(stall_replies, false); }
-TEST(a_release_meets_a_vanished_host) { release_meets(vanish, false); }
+TEST(a_release_survives_a_lost_request)
+{
+    release_meets(lose_request, true);
+}
+TEST(a_release_survives_half_a_request)
+{
+    release_meets(lose_half_request, true);
+}
+TEST(a_release_whose_reply_is_lost_is_not_called_lost)
+{
+    release_meets(lose_reply, true);
+}
+TEST(a_release_survives_half_a_reply)
+{
+    release_meets(lose_half_reply, true);
+}
+TEST(a_release_survives_a_cut)
+{
+    release_meets(cut, true);
+}
+TEST(a_release_meets_a_half_open_connection)
+{
+    release_meets(half_open, false);
+}
+TEST(a_release_meets_swallowed_requests)
+{
+    release_meets(swallow_requests, false);
+}
+TEST(a_release_meets_stalled_replies)
+{
+    release_meets(stall_replies, false);
+}
+TEST(a_release_meets_a_vanished_host)
+{
+    release_meets(vanish, false);
+}
 
 /* ---- Hand-over -------------------------------------------------------------------------- */
 
@@ -281,12 +344,30 @@ static void hand_over_meets(fault *happen, bool lasts)
     snib_close(client);
 }
 
-TEST(a_hand_over_survives_a_cut) { hand_over_meets(cut, false); }
-TEST(a_hand_over_survives_a_lost_message) { hand_over_meets(lose_reply, false); }
-TEST(a_hand_over_survives_half_a_message) { hand_over_meets(lose_half_reply, false); }
-TEST(a_hand_over_survives_a_half_open_connection) { hand_over_meets(half_open, false); }
-TEST(a_hand_over_to_a_silent_waiter_goes_on_to_the_next) { hand_over_meets(stall_replies, true); }
-TEST(a_hand_over_to_a_deaf_waiter_goes_on_to_the_next) { hand_over_meets(swallow_replies, true); }
+TEST(a_hand_over_survives_a_cut)
+{
+    hand_over_meets(cut, false);
+}
+TEST(a_hand_over_survives_a_lost_message)
+{
+    hand_over_meets(lose_reply, false);
+}
+TEST(a_hand_over_survives_half_a_message)
+{
+    hand_over_meets(lose_half_reply, false);
+}
+TEST(a_hand_over_survives_a_half_open_connection)
+{
+    hand_over_meets(half_open, false);
+}
+TEST(a_hand_over_to_a_silent_waiter_goes_on_to_the_next)
+{
+    hand_over_meets(stall_replies, true);
+}
+TEST(a_hand_over_to_a_deaf_waiter_goes_on_to_the_next)
+{
+    hand_over_meets(swallow_replies, true);
+}
 
 /* ---- Nobody there ----------------------------------------------------------------------- */
 

@@ -114,7 +114,8 @@ TEST(a_lost_message_costs_a_recheck_and_not_the_ttl)
     CHECK(inbox != NULL);
     char *rest = strchr(inbox, ' ');
     char changed[600];
-    snprintf(changed, sizeof changed, "%.*ssnib:inbox:thief%s", (int)(inbox - record), record, rest);
+    snprintf(changed, sizeof changed, "%.*ssnib:inbox:thief%s", (int)(inbox - record), record,
+             rest);
     freeReplyObject(ticket);
     raw_number(raw, "HSET snib:{report} q:1 %s", changed);
     int64_t start = check_now_ns();
@@ -140,7 +141,11 @@ TEST(a_forged_grant_is_not_believed)
     raw_inbox(raw, inbox, sizeof inbox);
     static const char *const forged[] = {
         "00000000000000000000000000000000 99 30000 snib:{report}",
-        "00000000000000000000000000000000", "", " ", "x y z", "%s %n",
+        "00000000000000000000000000000000",
+        "",
+        " ",
+        "x y z",
+        "%s %n",
         "00000000000000000000000000000000 0 0 snib:{report}",
         "00000000000000000000000000000000-9999999999 1 1 snib:{report}",
     };
@@ -176,9 +181,11 @@ TEST(a_grant_that_nobody_here_wants_is_given_back_at_once)
     snib_lease *lease = take(client, "report", NULL);
     long long now = raw_number(raw, "EVAL %s 0", "return redis.call('TIME')[1] * 1000");
     char ticket[300];
-    snprintf(ticket, sizeof ticket, "abcdefabcdefabcdefabcdefabcdefab x %lld 60000 60000 30000 %s a b",
-             now + 60000, inbox);
-    raw_number(raw, "HSET snib:{report} q:1 %s t:abcdefabcdefabcdefabcdefabcdefab %s head 1 tail 1 w 1",
+    snprintf(ticket, sizeof ticket,
+             "abcdefabcdefabcdefabcdefabcdefab x %lld 60000 60000 30000 %s a b", now + 60000,
+             inbox);
+    raw_number(raw,
+               "HSET snib:{report} q:1 %s t:abcdefabcdefabcdefabcdefabcdefab %s head 1 tail 1 w 1",
                ticket, "1 0");
     give(&lease); /* goes to a claim that does not exist */
     CHECK(check_until(nobody_holds, raw, 2000));

@@ -31,9 +31,9 @@ struct fake_state {
     atomic_int mute_renewals; /* are not carried out, and never answered but by a time-out */
     atomic_int mute_attempts;
     atomic_int mute_releases;
-    atomic_int say_gone;   /* a renewal finds that the lock was deleted */
-    atomic_int refuse;     /* attempts fail with this code */
-    atomic_int delay_ms;   /* before every answer; what was asked for is done at once */
+    atomic_int say_gone;     /* a renewal finds that the lock was deleted */
+    atomic_int refuse;       /* attempts fail with this code */
+    atomic_int delay_ms;     /* before every answer; what was asked for is done at once */
     atomic_int hand_over_ms; /* a grant's first lease is only this long; 0: the ttl */
 
     /* What was seen. */

@@ -36,9 +36,9 @@ extern void *__libc_malloc(size_t size);               /* NOLINT(bugprone-reserv
 extern void *__libc_calloc(size_t count, size_t size); /* NOLINT(bugprone-reserved-identifier) */
 extern void *__libc_realloc(void *old, size_t size);   /* NOLINT(bugprone-reserved-identifier) */
 
-bool sim_memory_runs_out(void)
+bool sim_sanitized(void)
 {
-    return true;
+    return false;
 }
 
 static bool refused(void)
@@ -69,9 +69,9 @@ void *realloc(void *old, size_t size)
 
 #else
 
-bool sim_memory_runs_out(void)
+bool sim_sanitized(void)
 {
-    return false;
+    return true;
 }
 
 #endif

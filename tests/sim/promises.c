@@ -262,6 +262,9 @@ static void check_place(const struct machine *m, const struct snib__place *p, st
         }
     }
     check_line(m, p, books);
+    if (asking >= 16 && p->line.after != &p->line) {
+        sim_reach(PATH_LINE_BEHIND_A_CROWD);
+    }
     SIM_CHECK(p->asking == asking, "place: asking is %u, %u counted", p->asking, asking);
     SIM_CHECK(p->users == users, "place: users is %u, %u counted", p->users, users);
     SIM_CHECK(!p->line_held, "the line is still held");

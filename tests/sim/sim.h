@@ -27,7 +27,7 @@
 
 #define MS SNIB__MS
 
-enum { MACHINES = 4, NAMES = 3, ASKS = 16, OWNERS = 2, ENTRIES = 80 };
+enum { MACHINES = 4, NAMES = 3, ASKS = 20, OWNERS = 2, ENTRIES = 128 };
 
 /* ---- Messages --------------------------------------------------------------------------- */
 
@@ -279,7 +279,7 @@ const struct holder *sim_holder(int name, uint64_t owner);
 bool sim_server_idle(void);
 
 /* memory.c */
-bool sim_memory_runs_out(void);           /* in this build */
+bool sim_sanitized(void);                 /* this build: slow, and memory does not run out */
 void *sim_memory(void *old, size_t size); /* never refused */
 void sim_spare_memory(bool spare);        /* the core is not refused any either */
 
@@ -370,6 +370,7 @@ bool sim_believes(const struct snib__hold *h, const struct machine *m);
     X(GRANTED_WITHOUT_LEASE)                                                                       \
     X(GRANTED_BY_MESSAGE)                                                                          \
     X(SHARED_TOGETHER)                                                                             \
+    X(LINE_BEHIND_A_CROWD)                                                                         \
     X(EXPIRED_AT_SERVER)                                                                           \
     X(RELEASED_BEFORE_LOSS)                                                                        \
     X(RELEASED_AFTER_LOSS)                                                                         \
@@ -441,14 +442,15 @@ enum sim_note { SIM_NOTES(SIM_ENUM) NOTES };
 
 void sim_note(enum sim_note note, int machine, int64_t a, int64_t b);
 void sim_trace_begin(void);
-_Noreturn void sim_fail_at(const char *file, int line, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
-#define SIM_FAIL(...) sim_fail_at(__FILE__, __LINE__, __VA_ARGS__)
+/* Prints the timeline; answers what went wrong. */
+const char *sim_explain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#define SIM_FAIL(...) check_fail_at(__FILE__, __LINE__, "%s", sim_explain(__VA_ARGS__))
 #define SIM_CHECK(condition, ...)                                                                  \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            sim_fail_at(__FILE__, __LINE__, __VA_ARGS__);                                          \
+            SIM_FAIL(__VA_ARGS__);                                                                 \
         }                                                                                          \
     } while (0)
 

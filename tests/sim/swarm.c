@@ -44,7 +44,7 @@ static void draw_faults(struct sim_config *c)
 
 static void draw_users(struct sim_config *c)
 {
-    c->asks = 3 + (int)sim_roll(13);
+    c->asks = 3 + (int)sim_roll(sim_chance(90) ? 13 : 40);
     c->shared = maybe(50, 80);
     c->try_once = maybe(50, 50);
     c->deadline = maybe(70, 70);
@@ -56,7 +56,7 @@ static void draw_users(struct sim_config *c)
     c->mismatch = maybe(10, 30);
     c->hasty = maybe(30, 60);
     c->hold_ms = sim_chance(50) ? c->ttl_ms * 2 : c->ttl_ms / 4;
-    c->gap_ms = sim_chance(50) ? c->ttl_ms : c->ttl_ms / 10;
+    c->gap_ms = c->ttl_ms / (c->asks > 15 ? 100 : sim_chance(50) ? 1 : 10);
 }
 
 /* Only clocks that differ and users that want something: here nothing may be lost. */

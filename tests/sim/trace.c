@@ -78,19 +78,20 @@ static void print_timeline(void)
     }
 }
 
-void sim_fail_at(const char *file, int line, const char *format, ...)
+const char *sim_explain(const char *format, ...)
 {
-    char what[400];
+    static char what[400];
+    int n = 0;
     va_list args;
+    if (!world.config.scripted) {
+        n = snprintf(what, sizeof what, "seed %llu: ", (unsigned long long)world.config.seed);
+    }
     va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
+    vsnprintf(what + n, sizeof what - (size_t)n, format, args);
     va_end(args);
     sim_spare_memory(true);
     print_timeline();
-    if (world.config.scripted) {
-        check_fail_at(file, line, "%s", what);
-    }
-    check_fail_at(file, line, "seed %llu: %s", (unsigned long long)world.config.seed, what);
+    return what;
 }
 
 /* Where the harness finds the seed when the process ends without a word. */

@@ -157,7 +157,8 @@ static inline struct helper *helper_make(const char *name, snib_options options)
 {
     struct helper *h = check_shared(sizeof *h);
     snprintf(h->url, sizeof h->url, "%s", locks_url());
-    snprintf(h->name, sizeof h->name, "%s", name);
+    CHECK(strlen(name) < sizeof h->name);
+    strcpy(h->name, name);
     snprintf(h->label, sizeof h->label, "helper");
     h->options = options;
     return h;

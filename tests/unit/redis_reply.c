@@ -45,9 +45,13 @@ TEST(a_reply_in_any_number_of_pieces_is_the_same)
 TEST(what_is_too_large_is_refused_before_it_arrives)
 {
     static const char *const huge[] = {
-        "*2000000000\r\n", "*1000000\r\n", "*-7\r\n",
-        "*300000\r\n*300000\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
-        "?\r\n", "HTTP/1.1 400 Bad Request\r\n",
+        "*2000000000\r\n",
+        "*1000000\r\n",
+        "*-7\r\n",
+        "*300000\r\n*300000\r\n",
+        "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
+        "?\r\n",
+        "HTTP/1.1 400 Bad Request\r\n",
     };
     for (size_t i = 0; i < sizeof huge / sizeof huge[0]; i++) {
         struct snib__reader *reader = snib__reader_new();

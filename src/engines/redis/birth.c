@@ -153,8 +153,10 @@ static void judge(struct snib__redis *r)
     if (b->replica) {
         unfit(r, "this server is a replica: use its master");
     } else if (b->evicts && r->session->values[SNIB__REDIS_EVICTION].number == 0) {
-        snprintf(why, sizeof why, "this server evicts keys when memory is short (%s): "
-                 "set maxmemory-policy noeviction, or say eviction=allow", b->policy);
+        snprintf(why, sizeof why,
+                 "this server evicts keys when memory is short (%s): "
+                 "set maxmemory-policy noeviction, or say eviction=allow",
+                 b->policy);
         unfit(r, why);
     } else {
         judge_run(r);

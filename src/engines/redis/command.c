@@ -144,6 +144,7 @@ bool snib__ask_renew(struct snib__redis *r, struct snib__ticket *t,
     if (!ask(r, &request, &c)) {
         return false;
     }
+    t->renewing = true;
     t->under_way++;
     return true;
 }

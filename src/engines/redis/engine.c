@@ -211,8 +211,8 @@ static void drive(struct snib__session *session, int64_t until_ns)
             return;
         }
         for (size_t i = 0; i < 2; i++) {
-            if (links[i]->broken || (links[i]->state == SNIB__LINK_DIALLING &&
-                                     !snib__link_poll(links[i], &fds[n]))) {
+            if (links[i]->broken ||
+                (links[i]->state == SNIB__LINK_DIALLING && !snib__link_poll(links[i], &fds[n]))) {
                 next_ns = 0; /* known already */
             } else if (snib__link_poll(links[i], &fds[n])) {
                 of[n++] = links[i];
@@ -228,8 +228,8 @@ static void drive(struct snib__session *session, int64_t until_ns)
         }
         for (size_t i = 0; i < 2; i++) {
             struct pollfd none;
-            if (links[i]->broken || (links[i]->state == SNIB__LINK_DIALLING &&
-                                     !snib__link_poll(links[i], &none))) {
+            if (links[i]->broken ||
+                (links[i]->state == SNIB__LINK_DIALLING && !snib__link_poll(links[i], &none))) {
                 snib__link_step(links[i], 0);
             }
         }

@@ -14,22 +14,14 @@ enum snib__error_kind snib__redis_error(const char *error, int *code)
         enum snib__error_kind kind;
         int code;
     } known[] = {
-        {"NOSCRIPT", SNIB__NO_SCRIPT, SNIB_EPROTO},
-        {"LOADING", SNIB__LATER, SNIB_EUNREACH},
-        {"BUSY", SNIB__LATER, SNIB_EUNREACH},
-        {"MASTERDOWN", SNIB__LATER, SNIB_EUNREACH},
-        {"TRYAGAIN", SNIB__LATER, SNIB_EUNREACH},
-        {"CLUSTERDOWN", SNIB__LATER, SNIB_EUNREACH},
-        {"NOAUTH", SNIB__REFUSED, SNIB_EDENIED},
-        {"WRONGPASS", SNIB__REFUSED, SNIB_EDENIED},
-        {"NOPERM", SNIB__REFUSED, SNIB_EDENIED},
-        {"READONLY", SNIB__REFUSED, SNIB_EUNSAFE},
-        {"OOM", SNIB__REFUSED, SNIB_EUNSAFE},
-        {"MISCONF", SNIB__REFUSED, SNIB_EUNSAFE},
-        {"NOREPLICAS", SNIB__REFUSED, SNIB_EUNSAFE},
-        {"MOVED", SNIB__REFUSED, SNIB_ENOTSUP},
-        {"ASK", SNIB__REFUSED, SNIB_ENOTSUP},
-        {"CROSSSLOT", SNIB__REFUSED, SNIB_ENOTSUP},
+        {"NOSCRIPT", SNIB__NO_SCRIPT, SNIB_EPROTO},  {"LOADING", SNIB__LATER, SNIB_EUNREACH},
+        {"BUSY", SNIB__LATER, SNIB_EUNREACH},        {"MASTERDOWN", SNIB__LATER, SNIB_EUNREACH},
+        {"TRYAGAIN", SNIB__LATER, SNIB_EUNREACH},    {"CLUSTERDOWN", SNIB__LATER, SNIB_EUNREACH},
+        {"NOAUTH", SNIB__REFUSED, SNIB_EDENIED},     {"WRONGPASS", SNIB__REFUSED, SNIB_EDENIED},
+        {"NOPERM", SNIB__REFUSED, SNIB_EDENIED},     {"READONLY", SNIB__REFUSED, SNIB_EUNSAFE},
+        {"OOM", SNIB__REFUSED, SNIB_EUNSAFE},        {"MISCONF", SNIB__REFUSED, SNIB_EUNSAFE},
+        {"NOREPLICAS", SNIB__REFUSED, SNIB_EUNSAFE}, {"MOVED", SNIB__REFUSED, SNIB_ENOTSUP},
+        {"ASK", SNIB__REFUSED, SNIB_ENOTSUP},        {"CROSSSLOT", SNIB__REFUSED, SNIB_ENOTSUP},
     };
     size_t size = strcspn(error, " ");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {

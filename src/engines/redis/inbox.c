@@ -31,8 +31,8 @@ static void greet(struct snib__redis_link *link)
     struct snib__redis *r = link->owner;
     unsigned char random[16];
     snib__random(random, sizeof random);
-    int n = snprintf(r->inbox.name, sizeof r->inbox.name, "%.100s:inbox:",
-                     r->session->values[SNIB__REDIS_PREFIX].text);
+    int n = snprintf(r->inbox.name, sizeof r->inbox.name,
+                     "%.100s:inbox:", r->session->values[SNIB__REDIS_PREFIX].text);
     for (size_t i = 0; i < sizeof random; i++) {
         n += snprintf(r->inbox.name + n, sizeof r->inbox.name - (size_t)n, "%02x", random[i]);
     }
@@ -135,8 +135,7 @@ void snib__inbox_tick(struct snib__redis *r, int64_t now_ns)
     } else if (inbox->state == SNIB__INBOX_READY) {
         if (inbox->pinged_ns > inbox->ponged_ns && now_ns >= inbox->pinged_ns + limit_ns) {
             snib__link_lose(link, SNIB__SILENT, 0, "the subscription fell silent");
-        } else if (inbox->pinged_ns <= inbox->ponged_ns &&
-                   now_ns >= inbox->ponged_ns + PING_NS) {
+        } else if (inbox->pinged_ns <= inbox->ponged_ns && now_ns >= inbox->ponged_ns + PING_NS) {
             inbox->pinged_ns = now_ns;
             say(link, "PING", NULL);
         }

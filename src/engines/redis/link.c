@@ -345,8 +345,7 @@ void snib__link_expire(struct snib__redis_link *l, int64_t now_ns)
 {
     char why[80];
     double seconds = (double)l->peer->timeout_ms / 1000;
-    if (l->state == SNIB__LINK_DIALLING &&
-        now_ns >= l->dialled_ns + l->peer->timeout_ms * MS) {
+    if (l->state == SNIB__LINK_DIALLING && now_ns >= l->dialled_ns + l->peer->timeout_ms * MS) {
         snprintf(why, sizeof why, "no connection within %.1f s", seconds);
         snib__link_lose(l, SNIB__UNREACHED, ETIMEDOUT, why);
         return;
@@ -358,10 +357,8 @@ void snib__link_expire(struct snib__redis_link *l, int64_t now_ns)
     }
     while (l->state == SNIB__LINK_UP && l->abandoned < l->count &&
            now_ns >= at(l, l->abandoned)->due_ns) {
-        struct snib__redis_request request = *at(l, l->abandoned);
-        at(l, l->abandoned)->subject = NULL;
         l->abandoned++;
-        l->calls->lost(l, &request, SNIB__TOO_LATE);
+        l->calls->lost(l, at(l, l->abandoned - 1), SNIB__TOO_LATE);
     }
 }
 

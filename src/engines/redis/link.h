@@ -35,7 +35,8 @@ enum snib__redis_loss {
     SNIB__UNSENT,    /* the connection was cut before it left */
     SNIB__CUT,       /* ... and after: may have been executed */
     SNIB__SILENT,    /* ... and the server has said nothing for the whole time-out */
-    SNIB__TOO_LATE   /* only this one: the connection goes on, its reply is dropped */
+    SNIB__TOO_LATE   /* only this one, and the connection goes on: its reply may still come, and
+                      * is for whoever is left as its subject */
 };
 
 struct snib__redis_link;
@@ -65,8 +66,8 @@ struct snib__redis_link {
     uint64_t appended, written; /* bytes of the stream */
     struct snib__redis_request *ring;
     size_t first, count, room;
-    size_t abandoned;  /* of the first requests, those nobody waits for */
-    int64_t heard_ns;  /* the last byte, or the connection */
+    size_t abandoned; /* of the first requests, those nobody waits for */
+    int64_t heard_ns; /* the last byte, or the connection */
     int64_t dialled_ns;
     int sys;
     char why[120]; /* what ended the last connection */
@@ -84,7 +85,7 @@ bool snib__link_say(struct snib__redis_link *, int argc, const char **argv, cons
 
 bool snib__link_idle(const struct snib__redis_link *); /* nothing asked */
 void snib__link_flush(struct snib__redis_link *);
-void snib__link_dial(struct snib__redis_link *); /* if it is down */
+void snib__link_dial(struct snib__redis_link *);                /* if it is down */
 void snib__link_drop(struct snib__redis_link *, void *subject); /* nobody wants its answers */
 
 /* For drive: what to poll, what became ready, what time-outs are due, and when the next one is. */

@@ -181,11 +181,15 @@ static void show(struct snib__redis *r, struct snib__query *query, const char *k
         .who = who,
         .label = space ? space + 1 : "",
         .token = s->waits ? 0 : (uint64_t)s->order,
-        .mode = s->mode == 'x' ? SNIB_EXCLUSIVE : s->mode == 's' ? SNIB_SHARED : SNIB_COUNTED,
+        .mode = s->mode == 'x'   ? SNIB_EXCLUSIVE
+                : s->mode == 's' ? SNIB_SHARED
+                                 : SNIB_COUNTED,
         .place = place,
         .permits = permits ? permits : 1,
         .since_unix_ms = s->since_ms,
-        .left_ms = s->waits ? -1 : left_ms > 0 ? left_ms : 1,
+        .left_ms = s->waits      ? -1
+                   : left_ms > 0 ? left_ms
+                                 : 1,
     };
     snib__seen(query, &seen);
 }
@@ -323,6 +327,7 @@ void snib__look_lost(struct snib__redis *r, struct snib__redis_request *request,
 {
     struct snib__query *query = request->subject;
     struct look *look = query->state;
+    request->subject = NULL;
     look->under_way--;
     fail(r, look, how == SNIB__UNREACHED ? SNIB_EUNREACH : SNIB_EUNKNOWN, r->link.sys,
          how == SNIB__TOO_LATE ? "no answer in time" : r->link.why);

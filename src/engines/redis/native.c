@@ -48,8 +48,8 @@ static void fail_attempt(struct snib__redis *r, struct snib__ticket *t, int code
     snprintf(reason, sizeof reason, "%s: %s", r->where, why);
     snib__waiting_remove(r, t);
     t->phase = SNIB__TICKET_IDLE;
-    struct snib__result failed = {.status = SNIB__FAILED, .code = code, .sys = sys,
-                                  .reason = reason};
+    struct snib__result failed = {
+        .status = SNIB__FAILED, .code = code, .sys = sys, .reason = reason};
     snib__redis_answer(t, SNIB__ATTEMPT, &failed);
 }
 
@@ -113,7 +113,9 @@ void snib__redis_renew_claims(struct snib__claim *const claims[], size_t n)
     bool idle = snib__link_idle(&r->link);
     for (size_t i = 0; i < n; i++) {
         struct snib__ticket *t = claims[i]->state;
-        if (!snib__ask_renew(r, t, NULL)) {
+        if (t->renewing) { /* the one before is overdue: a server that is behind is not helped */
+            answer_unknown(t, SNIB__RENEW, "no answer in time");
+        } else if (!snib__ask_renew(r, t, NULL)) {
             answer_unknown(t, SNIB__RENEW, "out of memory");
         }
     }
@@ -260,8 +262,7 @@ static void on_renew(struct snib__redis *r, struct snib__ticket *t,
         return;
     }
     if (strcmp(snib__reply_text(reply, 0), "HELD") != 0) {
-        struct snib__result gone = {.status = SNIB__GONE,
-                                    .reason = "the server no longer has it"};
+        struct snib__result gone = {.status = SNIB__GONE, .reason = "the server no longer has it"};
         snib__redis_answer(t, SNIB__RENEW, &gone);
         return;
     }
@@ -352,11 +353,27 @@ static void lose_attempt(struct snib__redis *r, struct snib__ticket *t, enum sni
     answer_unknown(t, SNIB__ATTEMPT, how == SNIB__TOO_LATE ? "no answer in time" : r->link.why);
 }
 
+/* The request will say no more. */
+static void leave_ring(struct snib__ticket *t, struct snib__redis_request *request)
+{
+    t->under_way--;
+    if (request->kind == SNIB__ASK_RENEW) {
+        t->renewing = false;
+    }
+}
+
 static void on_lost_ticket(struct snib__redis *r, struct snib__redis_request *request,
                            enum snib__redis_loss how)
 {
     struct snib__ticket *t = request->subject;
-    t->under_way--;
+    if (how == SNIB__TOO_LATE && request->kind == SNIB__ASK_RENEW) {
+        if (t->phase != SNIB__TICKET_RELEASING) {
+            answer_unknown(t, SNIB__RENEW, "no answer in time");
+        }
+        return; /* if it still comes, it counts from when it was sent, and is welcome */
+    }
+    leave_ring(t, request);
+    request->subject = how == SNIB__TOO_LATE ? NULL : t;
     if (how >= SNIB__CUT) {
         t->sent = true;
         if (request->kind == SNIB__ASK_ATTEMPT) {
@@ -394,7 +411,7 @@ static void on_ticket(struct snib__redis *r, struct snib__redis_request *request
     if (!t) {
         return; /* too late */
     }
-    t->under_way--;
+    leave_ring(t, request);
     if (reply->type == REDIS_REPLY_ERROR) {
         on_error(r, t, request, reply->text);
         return;

@@ -45,12 +45,12 @@ enum snib__redis_kind {
 };
 
 enum snib__ticket_phase {
-    SNIB__TICKET_IDLE,      /* the core decides what comes next */
-    SNIB__TICKET_ASKED,     /* an attempt is under way */
-    SNIB__TICKET_WANTS,     /* busy, and an inbox is needed to stand in line */
-    SNIB__TICKET_QUEUED,    /* the server has our place */
-    SNIB__TICKET_HELD,      /* the core was told so */
-    SNIB__TICKET_RELEASING  /* the release is under way; nothing else is sent any more */
+    SNIB__TICKET_IDLE,     /* the core decides what comes next */
+    SNIB__TICKET_ASKED,    /* an attempt is under way */
+    SNIB__TICKET_WANTS,    /* busy, and an inbox is needed to stand in line */
+    SNIB__TICKET_QUEUED,   /* the server has our place */
+    SNIB__TICKET_HELD,     /* the core was told so */
+    SNIB__TICKET_RELEASING /* the release is under way; nothing else is sent any more */
 };
 
 /* The engine's part of a claim. */
@@ -66,11 +66,12 @@ struct snib__ticket {
     bool known;         /* in owners.c */
     bool sent;          /* the server may have heard of it */
     bool was_held;      /* when its release was asked for */
+    bool renewing;      /* one of these is a renewal */
     unsigned under_way; /* requests that name it */
 };
 
 #define SNIB__KEY_MAX 512 /* prefix and name are at most 300 */
-#define SNIB__ID_MAX 40 /* 32 hexadecimal digits, "-255" */
+#define SNIB__ID_MAX 40   /* 32 hexadecimal digits, "-255" */
 
 enum snib__inbox_state { SNIB__INBOX_NONE, SNIB__INBOX_OPENING, SNIB__INBOX_READY };
 
@@ -86,14 +87,14 @@ struct snib__inbox {
 /* What the last connection's greeting found. */
 struct snib__birth {
     bool unfit;
-    bool denied;             /* AUTH or SELECT was refused */
+    bool denied; /* AUTH or SELECT was refused */
     bool replica, evicts;
-    int unchecked;           /* INFO sections that were refused */
-    int64_t uptime_s;        /* -1 unknown */
-    int64_t quarantine_ns;   /* until then, by BOOTTIME, nobody is granted anything */
+    int unchecked;         /* INFO sections that were refused */
+    int64_t uptime_s;      /* -1 unknown */
+    int64_t quarantine_ns; /* until then, by BOOTTIME, nobody is granted anything */
     char policy[32];
-    char run_id[48];         /* of this connection */
-    char trusted[48];        /* the run_id whose data is known to be whole */
+    char run_id[48];  /* of this connection */
+    char trusted[48]; /* the run_id whose data is known to be whole */
     char why[200];
 };
 
@@ -162,8 +163,8 @@ void snib__redis_answer(struct snib__ticket *, enum snib__verb, const struct sni
 /* waiting.c: those that stand in line, or want to */
 void snib__waiting_add(struct snib__redis *, struct snib__ticket *, int64_t after_ms);
 void snib__waiting_remove(struct snib__redis *, struct snib__ticket *);
-void snib__waiting_tick(struct snib__redis *, int64_t now_ns);  /* re-checks */
-void snib__waiting_hurry(struct snib__redis *);                 /* re-check all, soon */
+void snib__waiting_tick(struct snib__redis *, int64_t now_ns); /* re-checks */
+void snib__waiting_hurry(struct snib__redis *);                /* re-check all, soon */
 void snib__waiting_inbox_ready(struct snib__redis *);
 void snib__waiting_inbox_failed(struct snib__redis *);
 void snib__waiting_granted(struct snib__redis *, const char *message);
