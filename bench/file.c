@@ -331,14 +331,14 @@ int main(int argc, char **argv)
     int bare = open_bare("bare");
     int locked = open_bare("flock");
     const struct measure_subject subjects[] = {
-        {"flock(2) alone, open file", flock_reused, &locked, REUSED, -1, 0},
-        {"bare: OFD lock, read, write, unlock, open file", bare_reused, &bare, REUSED, -1, 0},
-        {"snib: acquire, release, client and name reused", snib_reused, client, REUSED, 1, 1.3},
-        {"bare: open, OFD lock, read, write, unlock, close", bare_fresh, NULL, FRESH, -1, 0},
-        {"snib: acquire, release, another name each time", snib_fresh, client, FRESH, 3, 1.5},
-        {"snib: open, acquire, release, close", snib_whole, NULL, WHOLE, 3, 0},
-        {"bare: a byte to another process by pipe", pipe_relay, &partner, TURNS, -1, 0},
-        {"snib: hand-over to another process", snib_relay, &partner, TURNS, 6, 0},
+        {"flock(2) alone, open file", flock_reused, &locked, REUSED, -1, 0, 0},
+        {"bare: OFD lock, read, write, unlock, open file", bare_reused, &bare, REUSED, -1, 0, 0},
+        {"snib: acquire, release, client and name reused", snib_reused, client, REUSED, 1, 1.3, 0},
+        {"bare: open, OFD lock, read, write, unlock, close", bare_fresh, NULL, FRESH, -1, 0, 0},
+        {"snib: acquire, release, another name each time", snib_fresh, client, FRESH, 3, 1.5, 0},
+        {"snib: open, acquire, release, close", snib_whole, NULL, WHOLE, 3, 0, 0},
+        {"bare: a byte to another process by pipe", pipe_relay, &partner, TURNS, -1, 0, 1},
+        {"snib: hand-over to another process", snib_relay, &partner, TURNS, 6, 0, 1},
     };
     measure(subjects, sizeof subjects / sizeof subjects[0]);
     snib_close(client);

@@ -3,8 +3,8 @@
  * Measuring by ratio: subjects and what they are compared with take turns, round by round.
  *
  * A ratio is taken within each round and the median of the rounds is shown, so that a machine
- * that gets slower or faster meanwhile moves both sides. A turn takes about a millisecond, less
- * than a scheduler's slice, so that most turns run undisturbed on a machine that is not idle.
+ * that gets slower or faster meanwhile moves both sides. A turn takes about a millisecond, and
+ * one in which the process lost its processor to another is taken again.
  * Nothing here passes or fails: figures are for reading, and a target is printed beside them.
  *
  * Not done: pinning to a processor, fixing its clock, discarding outliers by rule.
@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ struct measure_subject {
     long count;
     int against;   /* index of the subject to compare with; -1: none */
     double target; /* 0: none */
+    int shared;    /* with another process: a turn is as it comes */
 };
 
 /* A fresh folder below the first argument, TMPDIR or /tmp. */
@@ -105,12 +107,32 @@ static void measure_print(const struct measure_subject *subjects, int count,
     }
 }
 
+static inline long measure_preemptions(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nivcsw;
+}
+
+static inline double measure_turn(const struct measure_subject *subject)
+{
+    double ns = 0;
+    for (int attempt = 0; attempt < 10; attempt++) {
+        long before = measure_preemptions();
+        ns = subject->run(subject->arg, subject->count);
+        if (subject->shared || measure_preemptions() == before) {
+            break;
+        }
+    }
+    return ns;
+}
+
 static void measure(const struct measure_subject *subjects, int count)
 {
     static double each[MEASURE_SUBJECTS][MEASURE_ROUNDS];
     for (int round = -1; round < MEASURE_ROUNDS; round++) { /* the first one warms up */
         for (int i = 0; i < count; i++) {
-            double ns = subjects[i].run(subjects[i].arg, subjects[i].count);
+            double ns = measure_turn(&subjects[i]);
             if (round >= 0) {
                 each[i][round] = ns;
             }

@@ -76,8 +76,8 @@ int main(int argc, char **argv)
     }
     snib_lease *lease = hold(client);
     const struct measure_subject subjects[] = {
-        {"bare: mutex lock, clock, mutex unlock", mutex_and_clock, NULL, COUNT, -1, 0},
-        {"snib: re-entry, acquire and release", reenter, client, COUNT, 0, 5},
+        {"bare: mutex lock, clock, mutex unlock", mutex_and_clock, NULL, COUNT, -1, 0, 0},
+        {"snib: re-entry, acquire and release", reenter, client, COUNT, 0, 5, 0},
     };
     measure(subjects, sizeof subjects / sizeof subjects[0]);
     snib_release(&lease, NULL);

@@ -54,6 +54,11 @@ TEST_LIMIT(killed_snib_takes_child_and_grandchild_along_and_only_then_is_the_loc
     overlap_assert(log);
 }
 
+TEST_LIMIT(killed_at_any_instant_no_two_jobs_live_at_the_same_time, 120)
+{
+    rounds_killed(60);
+}
+
 /* SIGSTOP would not do: when snib dies, the kernel wakes the stopped members of a group that has
  * lost its last parent in the session. That is to the good, but not here. */
 static void freeze(pid_t pid)

@@ -393,7 +393,8 @@ void sim_give_back(struct ask *ask)
               : closed(ask) ? PATH_RELEASED_AFTER_CLOSE
                             : PATH_RELEASED_BEFORE_LOSS);
     const struct record *r = closed(ask) ? NULL : sim_record_of(h);
-    SIM_CHECK(!r || !r->survives || h->stage == SNIB__HELD || world.now_ns < world.recovered_ns,
+    SIM_CHECK(!r || !r->survives || r->reported || h->stage == SNIB__HELD ||
+                  world.now_ns < world.recovered_ns,
               "kept through the calm, but in stage %d", (int)h->stage);
     snib_error error;
     int rc = snib_release(&ask->lease, &error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rounds of the supervisor's two hard schedules, on the fake engine.
+ * Rounds of the supervisor's hard schedules.
  *
  * All instants are of one clock, CLOCK_BOOTTIME: those of the jobs from their own diary, those of
  * the lease from the engine's memory. What must be ordered is checked strictly; how long after
@@ -14,6 +14,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define MS 1000000LL
@@ -171,4 +172,62 @@ void rounds_deaf(int rounds)
     printf("# %d rounds: the job was dead at least %.1f ms before the deadline, 10 %% of the ttl "
            "of %d ms before others may enter\n",
            rounds, (double)worst_ns / 1e6, check_ms(DEAF_TTL_MS));
+}
+
+/* ---- Killed ----------------------------------------------------------------------------- */
+
+#define KILLED_SPREAD_US 12000 /* from the start of snib until its job's child pulses, and more */
+
+/* One belief per grant: from the first sign of life of a job or its child to the last. */
+static void add_beliefs(struct overlap_log *log, struct stage_diary *diary)
+{
+    int count = atomic_load(&diary->count);
+    CHECK_INT(count, <, STAGE_PULSES);
+    for (int i = 0; i < count; i++) {
+        const struct stage_pulse *p = &diary->pulses[i];
+        bool first = true;
+        int64_t last_ns = 0;
+        for (int j = 0; j < count; j++) {
+            const struct stage_pulse *q = &diary->pulses[j];
+            bool same = p->token != 0 && p->token == q->token;
+            int64_t seen_ns = atomic_load(&q->last_ns);
+            first &= !same || j >= i;
+            last_ns = same && seen_ns > last_ns ? seen_ns : last_ns;
+        }
+        if (first && p->token) {
+            struct overlap_grant grant = {.name = 1, .token = p->token};
+            (void)overlap_add(log, &grant, p->pid, p->began_ns, last_ns);
+        }
+    }
+}
+
+void rounds_killed(int rounds)
+{
+    char path[256];
+    struct overlap_log *log = overlap_open((size_t)rounds * 2 + 64);
+    struct actor snib, next;
+    unsigned seed = (unsigned)check_now_ns();
+    stage_file();
+    struct stage_diary *diary = stage_diary(path, "diary");
+    printf("# seed %u\n", seed);
+    stage_snib(&snib, "run", "x", "--", STAGE_PULSE, path, "tree");
+    for (int i = 0; i < rounds; i++) {
+        stage_snib(&next, "run", "x", "--", STAGE_PULSE, path, "tree");
+        usleep((useconds_t)((unsigned)rand_r(&seed) % (unsigned)check_ms(KILLED_SPREAD_US)));
+        kill(snib.pid, SIGKILL);
+        CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGKILL);
+        snib = next;
+    }
+    kill(snib.pid, SIGKILL);
+    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGKILL);
+    stage_snib(&next, "run", "x", "--", "true"); /* when this has the lock, all are dead */
+    CHECK_INT(stage_end(&next, PATIENCE_MS), ==, 0);
+    for (int i = 0; i < atomic_load(&diary->count); i++) {
+        CHECK(!check_alive(diary->pulses[i].pid));
+    }
+    add_beliefs(log, diary);
+    struct overlap_report report;
+    (void)overlap_check(log, &report);
+    overlap_assert(log);
+    printf("# %d killed at any instant; %zu jobs had started\n", rounds, report.beliefs);
 }

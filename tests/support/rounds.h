@@ -3,7 +3,7 @@
 #define SNIB_TESTS_ROUNDS_H
 
 /*
- * The two schedules a supervisor must survive, played as often as one likes, several at a time.
+ * The schedules a supervisor must survive, played as often as one likes, several at a time.
  * Each fails the case when it goes wrong, and prints the worst margin it has seen.
  */
 
@@ -14,5 +14,9 @@ void rounds_stopped(int rounds);
 /* The engine falls silent and the job ignores TERM: TERM and KILL come at their instants, and
  * the job is dead before the deadline. */
 void rounds_deaf(int rounds);
+
+/* snib is killed at any instant, from its first to after the start of the job and of the job's
+ * child, while the next one already waits: no two jobs ever live at the same time. */
+void rounds_killed(int rounds);
 
 #endif

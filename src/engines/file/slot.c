@@ -30,9 +30,11 @@ static struct slot_owner owner_of(const struct file_claim *c)
     };
 }
 
+/* When nothing else of ours is locked here, the whole file at once: the kernel then need not
+ * prepare for a range that is cut in two. */
 static void unlock_slot(struct lockfile *f)
 {
-    snib__file_unlock(f, SLOT_AT, 0);
+    snib__file_unlock(f, f->claims == 1 ? 0 : SLOT_AT, 0);
 }
 
 uint64_t snib__file_next_token(uint64_t last, int64_t now_us)
