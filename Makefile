@@ -47,7 +47,7 @@ format: ## format the C sources in place
 	@tools/sources '*.c' '*.h' | xargs clang-format-14 -i
 
 bench: ## measure, as ratios
-	@tools/install-packages build
+	@tools/install-packages bench
 	@tools/build release
 	@tools/bench
 
