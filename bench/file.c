@@ -276,7 +276,7 @@ static void start_partner(struct partner *partner)
 /* The median, because a process that was not scheduled is not what is measured. */
 static double median_passing_ns(struct relay *relay)
 {
-    double sorted[2 * TURNS];
+    double sorted[2 * TURNS] = {0};
     long passed = atomic_load(&relay->passed);
     for (long i = 0; i < passed; i++) {
         sorted[i] = atomic_load(&relay->passing_ns[i]);

@@ -134,8 +134,10 @@ static double bare_us(redisContext *raw)
     const char *id = "0123456789abcdef0123456789abcdef";
     double start = now_us();
     for (int i = 0; i < PAIRS; i++) {
-        redisReply *a = redisCommand(raw, "EVALSHA %s 1 snib:{bare} %s 3600000 x 0 30000 %s 5000 "
-                                          "2500 0 %s", snib__redis_attempt.sha1, id, "", "vm:1 bare");
+        redisReply *a = redisCommand(raw,
+                                     "EVALSHA %s 1 snib:{bare} %s 3600000 x 0 30000 %s 5000 "
+                                     "2500 0 %s",
+                                     snib__redis_attempt.sha1, id, "", "vm:1 bare");
         must(a->type == REDIS_REPLY_ARRAY && strcmp(a->element[0]->str, "HELD") == 0, "attempt");
         freeReplyObject(a);
         redisReply *b = redisCommand(raw, "EVALSHA %s 1 snib:{bare} %s 3600000 0",
@@ -177,7 +179,8 @@ static double uncontended(void)
         async = least(async, snib_us(client, SNIB_ASYNC_RELEASE));
     }
     printf("(a) PING %.1f us; bare pair %.1f; snib %.1f: %.2f times; async release %.1f: "
-           "%.2f times\n", ping, bare, normal, normal / bare, async, async / bare);
+           "%.2f times\n",
+           ping, bare, normal, normal / bare, async, async / bare);
     snib_close(client);
     redisFree(raw);
     return ping;
@@ -195,8 +198,8 @@ struct shared {
 
 static double hand_over_us(int processes)
 {
-    struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                            -1, 0);
+    struct shared *s =
+        mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     memset(s, 0, sizeof *s);
     for (int i = 0; i < processes; i++) {
         if (fork() == 0) {

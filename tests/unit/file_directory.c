@@ -177,8 +177,7 @@ TEST(a_lock_file_of_another_user_is_refused)
 static void make_group(void)
 {
     need_root();
-    if (unshare(CLONE_NEWNS) != 0 ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
         SKIP("no mount namespace of its own: %s", strerror(errno));
     }
     char path[300];
@@ -311,7 +310,7 @@ TEST(network_file_systems_are_known_by_their_numbers)
     CHECK_STR(snib__file_network_name(V9FS_MAGIC), "9P");
     CHECK_STR(snib__file_network_name(CEPH_SUPER_MAGIC), "Ceph");
     CHECK_STR(snib__file_network_name(FUSE_SUPER_MAGIC), "FUSE");
-    const long local[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,     BTRFS_SUPER_MAGIC,
+    const long local[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,       BTRFS_SUPER_MAGIC,
                           TMPFS_MAGIC,      OVERLAYFS_SUPER_MAGIC, F2FS_SUPER_MAGIC};
     for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) {
         CHECK(snib__file_network_name(local[i]) == NULL);

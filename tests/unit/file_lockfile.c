@@ -269,7 +269,8 @@ TEST(the_largest_token_is_not_followed_by_a_smaller_one)
     snib_error error;
     uint64_t most = UINT64_MAX;
     CHECK_INT(try_it(client, "x"), ==, 0);
-    fill("x", &most, sizeof most, (long)sizeof(struct header) + (long)offsetof(struct record, token));
+    fill("x", &most, sizeof most,
+         (long)sizeof(struct header) + (long)offsetof(struct record, token));
     CHECK_INT(try_with(client, "x", waiting(SNIB_EXCLUSIVE, 0), &error), <, 0);
     CHECK(strstr(error.message, "token") != NULL);
     CHECK_INT(look(client, "x").holders, ==, 0);

@@ -80,9 +80,9 @@ TEST(what_is_not_our_file_name_is_no_name)
 {
     char back[FILE_NAME_BYTES];
     const char *const strange[] = {
-        "",         ".lock",      "x",         "x.lock~",      ".x.lock",  "%.lock",
-        "%4.lock",  "%41.lock",   "%zz.lock",  "a%2fb.lock",   "%00.lock", "a%2E.lock",
-        "a%.lock",  "%2F%",       "..",        ".",
+        "",        ".lock",    "x",        "x.lock~",    ".x.lock",  "%.lock",
+        "%4.lock", "%41.lock", "%zz.lock", "a%2fb.lock", "%00.lock", "a%2E.lock",
+        "a%.lock", "%2F%",     "..",       ".",
     };
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
         if (snib__file_decode(back, strange[i]) != -1) {

@@ -433,7 +433,8 @@ TEST(cancelling_behind_a_closed_gate_leaves_nothing)
 /* ---- Bells ------------------------------------------------------------------------------ */
 
 /* The address of the bell of the waiter in this record. */
-static socklen_t bell_of(const char *name, uint32_t index, struct sockaddr_un *out, uint64_t *cookie)
+static socklen_t bell_of(const char *name, uint32_t index, struct sockaddr_un *out,
+                         uint64_t *cookie)
 {
     struct record r;
     int fd = open(lock_path(name), O_RDONLY | O_CLOEXEC);
@@ -666,46 +667,5 @@ TEST_LIMIT(a_queue_has_an_end_and_says_so, 120)
     }
     free(leases);
     CHECK_INT(try_it(client, "x"), ==, 0);
-    snib_close(client);
-}
-
-#ifdef __SANITIZE_THREAD__
-#define ALL_THREADS "" /* the sanitizer has one of its own, which is not idle */
-#else
-#define ALL_THREADS "-f"
-#endif
-
-/* Poll and timer included. */
-TEST_LIMIT(an_idle_waiter_makes_few_system_calls, 40)
-{
-    char command[400];
-    char trace[300];
-    snprintf(trace, sizeof trace, "%s/trace", check_tmpdir());
-    if (system("strace -V > /dev/null 2>&1") != 0) {
-        SKIP("strace is not installed");
-    }
-    snib *client = client_here();
-    snib_lease *lease = take(client, "x");
-    struct helper *w = waiter(client, "x", SNIB_EXCLUSIVE);
-    check_sleep_ms(200);
-    snprintf(command, sizeof command,
-             "timeout -s INT 5 strace %s -q -o %s -p %d > /dev/null 2>&1", ALL_THREADS, trace,
-             w->pid);
-    int status = system(command);
-    (void)status;
-    FILE *file = fopen(trace, "r");
-    if (!file) {
-        SKIP("strace may not attach here");
-    }
-    int lines = 0;
-    for (int c; (c = fgetc(file)) != EOF;) {
-        lines += c == '\n';
-    }
-    fclose(file);
-    CHECK_INT(lines, >=, 5); /* it did look */
-    CHECK_INT(lines, <, 20);
-    give(&lease);
-    must_come_at_once(w);
-    let_go(w);
     snib_close(client);
 }

@@ -106,8 +106,8 @@ static enum aimed at_slot_holder(struct aim *a, int mode)
     }
     check_earshot(v, &found);
     aim_at(a, o.pid, &fresh);
-    if (fresh && (!snib__file_blocked(f->fd, type, SLOT_AT, 1, &again) ||
-                  again.l_len != found.l_len)) {
+    if (fresh &&
+        (!snib__file_blocked(f->fd, type, SLOT_AT, 1, &again) || again.l_len != found.l_len)) {
         return CHANGED;
     }
     return AIMED;

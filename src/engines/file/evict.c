@@ -16,8 +16,9 @@
 
 static void describe(char *out, size_t size, const struct record *r, const char *what)
 {
-    snprintf(out, size, "%s%s%s%s holds it and %s; the kernel takes it away only when process %u "
-                        "ends: stop or kill it",
+    snprintf(out, size,
+             "%s%s%s%s holds it and %s; the kernel takes it away only when process %u "
+             "ends: stop or kill it",
              r->who, r->label[0] ? " (" : "", r->label, r->label[0] ? ")" : "", what, r->pid);
 }
 

@@ -238,10 +238,8 @@ static bool refuse(struct file_claim *c)
     char who[120];
     snprintf(who, sizeof who, "%.*s%s%.*s", (int)strnlen(r->who, sizeof r->who), r->who,
              r->label[0] ? " " : "", (int)strnlen(r->label, sizeof r->label), r->label);
-    struct snib__result result = {.status = SNIB__BUSY,
-                                  .holder_left_ms = -1,
-                                  .holder_token = r->token,
-                                  .holder = who};
+    struct snib__result result = {
+        .status = SNIB__BUSY, .holder_left_ms = -1, .holder_token = r->token, .holder = who};
     f->session->answered = true;
     snib__file_detach(c);
     snib__answer(c->claim, SNIB__ATTEMPT, &result);

@@ -55,17 +55,17 @@ struct file_claim {
     struct snib__claim *claim;
     struct lockfile *file;
     enum phase phase;
-    bool named;       /* found by its cookie */
-    bool attends;     /* counted in session->attend */
-    bool published;   /* its record says that it listens */
-    bool told;        /* answered QUEUED since the attempt */
-    uint32_t record;  /* its record; 0: none, or record 0 of an exclusive holder */
-    uint32_t permit;  /* of a counted holder */
-    uint32_t nonce;   /* in the length of its slot lock */
+    bool named;      /* found by its cookie */
+    bool attends;    /* counted in session->attend */
+    bool published;  /* its record says that it listens */
+    bool told;       /* answered QUEUED since the attempt */
+    uint32_t record; /* its record; 0: none, or record 0 of an exclusive holder */
+    uint32_t permit; /* of a counted holder */
+    uint32_t nonce;  /* in the length of its slot lock */
     uint64_t ticket, token, cookie;
-    int64_t since_ms; /* wall clock: of waiting, then of holding */
-    int64_t give_up_ns; /* a try that cannot get through the gate ends then */
-    int moves;          /* from files that were replaced */
+    int64_t since_ms;                  /* wall clock: of waiting, then of holding */
+    int64_t give_up_ns;                /* a try that cannot get through the gate ends then */
+    int moves;                         /* from files that were replaced */
     struct file_claim *before, *after; /* in one of the lists of its file */
     struct file_claim *next_cookie;
 
@@ -102,9 +102,9 @@ struct lockfile {
     int64_t path_tick;       /* coarse clock at the last look whether the name leads here */
 
     /* Ours. */
-    unsigned claims;             /* all of them; 0: idle, in the cache */
+    unsigned claims; /* all of them; 0: idle, in the cache */
     struct file_claim *exclusive;
-    unsigned shared;             /* claims under our one read lock */
+    unsigned shared; /* claims under our one read lock */
     struct claim_list joining, waiting, flocking;
     struct claim_list holding; /* shared and counted */
     uint64_t own_records[RECORDS_MAX / 64];
@@ -151,8 +151,8 @@ struct file_session {
     bool network;
 
     bool in_gate;
-    struct record self;  /* what all records of this session have in common, */
-    struct record draft; /* and one of them */
+    struct record self;       /* what all records of this session have in common, */
+    struct record draft;      /* and one of them */
     struct snib__result held; /* an answer, likewise */
     uint64_t serial;
 
@@ -195,7 +195,7 @@ static inline struct file_session *file_session_of(const struct snib__claim *cla
 void snib__file_granted(struct file_claim *); /* has the slot or a permit; flock comes next */
 void snib__file_failed(struct file_claim *, const struct failure *); /* detaches it, too */
 void snib__file_held(struct file_claim *);
-void snib__file_start(struct file_claim *); /* from the beginning */
+void snib__file_start(struct file_claim *);  /* from the beginning */
 void snib__file_detach(struct file_claim *); /* from file and tables; holds nothing by now */
 void snib__file_list_add(struct claim_list *, struct file_claim *);
 void snib__file_list_remove(struct claim_list *, struct file_claim *);
@@ -246,7 +246,6 @@ int snib__file_trust(struct file_session *, const char *file_name, const struct 
                      struct failure *);
 void snib__file_put_away(struct lockfile *); /* idle: to the cache, or closed */
 
-
 bool snib__file_evict_idle(struct file_session *);
 void snib__file_stray(struct lockfile *); /* newcomers must not find it any more */
 void snib__file_close_all(struct file_session *);
@@ -257,9 +256,9 @@ enum presence { PRESENT, SHRUNK, REPLACED, REFUSED };
 enum presence snib__file_presence(struct lockfile *, int64_t tick, struct failure *why);
 enum presence snib__file_presence_fully(struct lockfile *, struct failure *why); /* look again */
 
-bool snib__file_leads_here(struct lockfile *); /* the second half of it */
+bool snib__file_leads_here(struct lockfile *);               /* the second half of it */
 bool snib__file_front(struct lockfile *, struct front *out); /* read; false: it cannot be */
-uint32_t snib__file_waiting(struct lockfile *); /* as the header says now */
+uint32_t snib__file_waiting(struct lockfile *);              /* as the header says now */
 
 /* ---- slot.c ----------------------------------------------------------------------------- */
 
@@ -357,10 +356,10 @@ bool snib__file_aim(struct view *);
 /* Everybody of ours whose turn it is gets what they wait for; others are rung; the rest is
  * answered as far as it has not been, watches what it waits for, and has a timer. */
 void snib__file_pump(struct lockfile *);
-void snib__file_join(struct file_claim *); /* into the queue, or refused */
-void snib__file_check(struct lockfile *);   /* its timer fired: cheap unless something changed */
+void snib__file_join(struct file_claim *);   /* into the queue, or refused */
+void snib__file_check(struct lockfile *);    /* its timer fired: cheap unless something changed */
 void snib__file_schedule(struct lockfile *); /* set its timer */
-void snib__file_move_on(struct lockfile *); /* replaced: those who wait go to the new file */
+void snib__file_move_on(struct lockfile *);  /* replaced: those who wait go to the new file */
 
 /* ---- leave.c ---------------------------------------------------------------------------- */
 

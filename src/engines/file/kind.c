@@ -74,8 +74,7 @@ static bool clash(const struct view *v, const struct file_claim *c, uint32_t kin
     describe(is, sizeof is, words->kind, words->permits, "exclusive or shared");
     describe(wanted, sizeof wanted, kind, c->claim->permits,
              c->claim->mode == SNIB_SHARED ? "shared" : "exclusive");
-    snib__file_fail(why, SNIB_EKIND, 0, "it is in use as %s, and was asked for as %s", is,
-                    wanted);
+    snib__file_fail(why, SNIB_EKIND, 0, "it is in use as %s, and was asked for as %s", is, wanted);
     return false;
 }
 

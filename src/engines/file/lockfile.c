@@ -43,8 +43,8 @@ void snib__file_unlock(struct lockfile *f, off_t start, off_t length)
 
 bool snib__file_blocked(int fd, short type, off_t start, off_t length, struct flock *found)
 {
-    *found = (struct flock){
-        .l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
+    *found =
+        (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
     while (fcntl(fd, F_OFD_GETLK, found) < 0) {
         if (errno != EINTR) { /* not known: nobody is let in on a guess */
             *found = (struct flock){.l_type = F_WRLCK, .l_start = start, .l_len = 1};
@@ -86,8 +86,8 @@ static int finish_new(const struct file_session *fs, int fd)
         return 0;
     }
     struct stat st;
-    if (fstat(fd, &st) < 0 ||
-        (st.st_gid != fs->group && fchown(fd, (uid_t)-1, fs->group) < 0) || fchmod(fd, 0660) < 0) {
+    if (fstat(fd, &st) < 0 || (st.st_gid != fs->group && fchown(fd, (uid_t)-1, fs->group) < 0) ||
+        fchmod(fd, 0660) < 0) {
         return -1;
     }
     return 0;

@@ -76,8 +76,8 @@ static void inspect_name(struct snib__query *q)
     if (rc == 0 && s.header.name_length &&
         (s.header.name_length != strlen(q->name) ||
          memcmp(s.header.name, q->name, s.header.name_length) != 0)) {
-        rc = snib__file_fail(&why, SNIB_EKIND, 0, "%.100s/%.180s belongs to another lock",
-                             fs->path, file_name);
+        rc = snib__file_fail(&why, SNIB_EKIND, 0, "%.100s/%.180s belongs to another lock", fs->path,
+                             file_name);
     }
     if (rc >= 0) {
         show_all(q, q->name, &s);

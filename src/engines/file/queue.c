@@ -266,8 +266,7 @@ static void gate_closed(struct lockfile *f)
     struct failure why;
     int64_t now_ns = snib__now().boot_ns;
     struct file_claim *next = f->joining.first;
-    if (next && next->claim->mode == SNIB_EXCLUSIVE &&
-        snib__file_take_fast(next, &why) == TAKEN) {
+    if (next && next->claim->mode == SNIB_EXCLUSIVE && snib__file_take_fast(next, &why) == TAKEN) {
         snib__file_list_remove(&f->joining, next);
         snib__file_granted(next);
     }

@@ -209,8 +209,7 @@ static void add_own(struct view *v)
             (struct turn){.ticket = c->ticket, .record = c->record, .own = c, .alive = true};
     }
     for (struct file_claim *c = f->joining.first; c; c = c->after) {
-        v->turns[v->turn_count++] =
-            (struct turn){.ticket = UINT64_MAX, .own = c, .alive = true};
+        v->turns[v->turn_count++] = (struct turn){.ticket = UINT64_MAX, .own = c, .alive = true};
     }
 }
 
@@ -250,8 +249,7 @@ static int add_turns(struct view *v, struct failure *why)
     }
     for (uint32_t i = 1; i < words->high; i++) {
         if (v->records[i].state == RECORD_WAITING && !bit_get(f->own_records, i)) {
-            v->turns[v->turn_count++] =
-                (struct turn){.ticket = v->records[i].ticket, .record = i};
+            v->turns[v->turn_count++] = (struct turn){.ticket = v->records[i].ticket, .record = i};
         }
     }
     add_own(v);
@@ -383,8 +381,7 @@ int snib__file_record_write(struct lockfile *f, uint32_t index, const struct rec
 
 int snib__file_token_write(struct lockfile *f, uint64_t token)
 {
-    return write_at(f, &token, sizeof token,
-                    record_at(0) + (off_t)offsetof(struct record, token));
+    return write_at(f, &token, sizeof token, record_at(0) + (off_t)offsetof(struct record, token));
 }
 
 /* Free again. Its owner needs no gate for that; the number of waiters is corrected by the next
@@ -414,8 +411,7 @@ void snib__file_prune(struct view *v, uint32_t index)
 static bool take_record(struct view *v, uint32_t i)
 {
     struct lockfile *f = v->file;
-    if (bit_get(f->own_records, i) ||
-        file_lock(f->fd, F_WRLCK, ALIVE_AT + (off_t)i, 1) != 0) {
+    if (bit_get(f->own_records, i) || file_lock(f->fd, F_WRLCK, ALIVE_AT + (off_t)i, 1) != 0) {
         return false;
     }
     bit_set(f->own_records, i, true);
