@@ -25,7 +25,7 @@ static void kill_and_compare(struct overlap_log *log, uint32_t round)
     snprintf(name, sizeof name, "diary%u", round);
     struct stage_diary *diary = stage_diary(path, name);
     stage_snib(&first, "run", "x", "--", STAGE_PULSE, path, "tree");
-    (void)stage_await_pulse(diary, 1, PATIENCE_MS);
+    (void)stage_await_pulse(&first, diary, 1, PATIENCE_MS);
     stage_snib(&second, "run", "-v", "x", "--", STAGE_PULSE, path, "brief");
     (void)stage_line(second.err, PATIENCE_MS);
     CHECK(strstr(stage_line(second.err, PATIENCE_MS), "waiting behind"));
@@ -82,7 +82,7 @@ TEST(the_lock_is_held_until_the_guardian_is_done)
     stage_file();
     struct stage_diary *diary = stage_diary(path, "diary");
     stage_snib(&snib, "run", "x", "--", STAGE_PULSE, path, "tree");
-    (void)stage_await_pulse(diary, 1, PATIENCE_MS);
+    (void)stage_await_pulse(&snib, diary, 1, PATIENCE_MS);
     struct stage_pulse *child = &diary->pulses[0];
     pid_t guard = stage_await_child(snib.pid, "snib-guard", PATIENCE_MS);
     freeze(guard);
@@ -104,7 +104,7 @@ TEST(a_path_is_locked_until_the_guardian_is_done_too)
     struct stage_diary *diary = stage_diary(path, "diary");
     snprintf(lock, sizeof lock, "%s/some.lock", check_tmpdir());
     stage_snib(&snib, "run", lock, "--", STAGE_PULSE, path, "tree");
-    (void)stage_await_pulse(diary, 1, PATIENCE_MS);
+    (void)stage_await_pulse(&snib, diary, 1, PATIENCE_MS);
     pid_t guard = stage_await_child(snib.pid, "snib-guard", PATIENCE_MS);
     const char *const try[] = {"flock", "-n", lock, "true", NULL};
     CHECK_INT(capture_command(try)->status, ==, 1);
@@ -154,7 +154,7 @@ TEST(a_killed_guardian_is_replaced)
     stage_file();
     struct stage_diary *diary = stage_diary(path, "diary");
     stage_snib(&snib, "run", "-v", "x", "--", STAGE_PULSE, path, "tree");
-    (void)stage_await_pulse(diary, 1, PATIENCE_MS);
+    (void)stage_await_pulse(&snib, diary, 1, PATIENCE_MS);
     for (int i = 0; i < 12; i++) {
         pid_t guard = stage_await_child(snib.pid, "snib-guard", PATIENCE_MS);
         check_kill(guard);

@@ -49,7 +49,7 @@ static struct stage_pulse *start(struct actor *run, const char *const options[],
     argv[n++] = path;
     argv[n++] = word;
     stage_start(run, argv);
-    return stage_await_pulse(diary, 0, PATIENCE_MS);
+    return stage_await_pulse(run, diary, 0, PATIENCE_MS);
 }
 
 /* ---- Silence ---------------------------------------------------------------------------- */

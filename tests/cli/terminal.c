@@ -192,7 +192,8 @@ TEST(a_hangup_reaches_the_command)
     stage_file();
     struct stage_diary *diary = stage_diary(path, "diary");
     begin_snib(&d, "run", "x", "--", STAGE_PULSE, path);
-    struct stage_pulse *job = stage_await_pulse(diary, 0, PATIENCE_MS);
+    struct actor snib = {.pid = d.pid, .err = -1};
+    struct stage_pulse *job = stage_await_pulse(&snib, diary, 0, PATIENCE_MS);
     close(d.fd);
     CHECK_INT(check_wait(d.pid, PATIENCE_MS), !=, -1);
     CHECK(!check_alive(job->pid));

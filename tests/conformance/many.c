@@ -96,6 +96,35 @@ TEST(one_deadline_for_all_of_them)
     snib_close(client);
 }
 
+TEST(all_are_still_held_when_the_last_one_comes)
+{
+    enum { SHORT_MS = 300, LATER_MS = 1000 };
+    snib *client = client_here();
+    snib *other = client_here();
+    snib_options passing = trying(SNIB_EXCLUSIVE);
+    snib_options options = SNIB_OPTIONS;
+    snib_lease *leases[NAMES];
+    passing.max_hold_ms = LATER_MS;
+    options.max_hold_ms = SHORT_MS; /* the first name's would be over before the last comes */
+    snib_lease *last = take(other, "cat", &passing);
+    int code = snib_acquire_all(leases, client, left_to_right, NAMES, &options, NULL);
+    if (code == SNIB_OK) {
+        for (int i = 0; i < NAMES; i++) {
+            CHECK_INT(snib_state(leases[i]), !=, SNIB_LOST);
+            give(&leases[i]);
+        }
+    } else {
+        CHECK_INT(code, ==, SNIB_ELOST);
+        for (int i = 0; i < NAMES; i++) {
+            CHECK(leases[i] == NULL);
+            must_be_free(other, left_to_right[i]);
+        }
+    }
+    CHECK_INT(snib_release(&last, NULL), ==, SNIB_ELOST);
+    snib_close(other);
+    snib_close(client);
+}
+
 TEST(a_name_given_twice_is_refused)
 {
     static const char *const twice[] = {"ant", "bee", "ant"};

@@ -335,6 +335,36 @@ TEST_WHEN(clients_of_one_process_are_served_in_the_order_they_came, with_fairnes
     snib_close(client);
 }
 
+/* A release wakes the next by itself: engines also look now and then, as a net for lost wakes,
+ * and a queue that moved only by that would take many times as long as this allows. */
+TEST_WHEN(a_queue_moves_on_by_being_woken, with_fairness)
+{
+    enum { LONG_QUEUE = 12 };
+    struct actor *actors = actors_new(LONG_QUEUE);
+    snib *clients[LONG_QUEUE];
+    snib *client = client_here();
+    snib_lease *lease = take(client, "report", NULL);
+    for (int i = 0; i < LONG_QUEUE; i++) {
+        actor_prepare(&actors[i], "report", "waiter");
+        actors[i].at_once = true;
+        clients[i] = client_here();
+        actor_thread(&actors[i], clients[i]);
+        actor_go(&actors[i]);
+        await_waiters(client, "report", (size_t)i + 1);
+    }
+    int64_t start = check_now_ns();
+    give(&lease);
+    for (int i = 0; i < LONG_QUEUE; i++) {
+        actor_must_hold(&actors[i]);
+    }
+    CHECK_INT(elapsed_ms(start), <, check_ms(6000));
+    for (int i = 0; i < LONG_QUEUE; i++) {
+        actor_join(&actors[i]);
+        snib_close(clients[i]);
+    }
+    snib_close(client);
+}
+
 TEST_WHEN(a_newcomer_does_not_overtake_those_who_wait, with_fairness)
 {
     struct actor *actors = actors_new(2);

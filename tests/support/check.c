@@ -382,9 +382,25 @@ static void run_all(bool only_list)
     }
 }
 
+/* Whoever started us may have had signals ignored or blocked, as a shell does for what it runs in
+ * the background; a case that sends one must not depend on that. */
+static void restore_signals(void)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (int number = 1; number < SIGRTMIN; number++) {
+        struct sigaction now;
+        if (sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN) {
+            (void)signal(number, SIG_DFL);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     bool list = false;
+    restore_signals();
     int names = parse(argc, argv, &list);
     prepare();
     if (names > 0 && !list) {

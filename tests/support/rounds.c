@@ -45,7 +45,7 @@ static struct stage_diary *new_diary(char path[static 256])
 
 /* ---- Stopped ---------------------------------------------------------------------------- */
 
-#define STOPPED_TTL_MS 1500
+#define STOPPED_TTL_MS 3000
 
 struct stopped {
     struct actor first, second;
@@ -65,7 +65,7 @@ static int64_t stopped_once(struct overlap_log *log, int n)
     }
     for (int i = 0; i < n; i++) {
         struct stopped *p = &plays[i];
-        (void)stage_await_pulse(p->diary, 1, PATIENCE_MS);
+        (void)stage_await_pulse(&p->first, p->diary, 1, PATIENCE_MS);
         check_stop(p->first.pid);
         stage_snib(&p->second, "run", name_of(i), "--", STAGE_PULSE, p->path, "brief");
     }
@@ -146,7 +146,7 @@ static int64_t deaf_once(struct fake_state *engine, int n)
         stage_snib(&p->snib, "run", name_of(i), "--", STAGE_PULSE, p->path, "deaf");
     }
     for (int i = 0; i < n; i++) {
-        plays[i].job = stage_await_pulse(plays[i].diary, 0, PATIENCE_MS);
+        plays[i].job = stage_await_pulse(&plays[i].snib, plays[i].diary, 0, PATIENCE_MS);
         CHECK(check_until(renewed, stage_fake_lock(engine, name_of(i)), PATIENCE_MS));
     }
     atomic_store(&engine->mute_renewals, 1);

@@ -123,17 +123,29 @@ struct stage_diary *stage_diary(char path[static 256], const char *name)
     return diary;
 }
 
-static bool has_begun(void *arg)
+struct beginning {
+    const struct actor *actor;
+    struct stage_pulse *pulse;
+};
+
+static bool has_begun_or_failed(void *arg)
 {
-    return atomic_load(&((struct stage_pulse *)arg)->pid) != 0;
+    const struct beginning *b = arg;
+    return atomic_load(&b->pulse->pid) != 0 || !check_alive(b->actor->pid);
 }
 
-struct stage_pulse *stage_await_pulse(struct stage_diary *diary, int number, int timeout_ms)
+struct stage_pulse *stage_await_pulse(const struct actor *actor, struct stage_diary *diary,
+                                      int number, int timeout_ms)
 {
-    if (!check_until(has_begun, &diary->pulses[number], timeout_ms)) {
+    struct beginning b = {.actor = actor, .pulse = &diary->pulses[number]};
+    if (!check_until(has_begun_or_failed, &b, timeout_ms)) {
         FAIL("job %d did not begin", number);
     }
-    return &diary->pulses[number];
+    if (atomic_load(&b.pulse->pid) == 0) {
+        FAIL("job %d did not begin; its command has ended: %s", number,
+             actor->err >= 0 ? stage_rest(actor->err, timeout_ms) : "");
+    }
+    return b.pulse;
 }
 
 /* ---- Surroundings ----------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
  *     struct fake_state *engine = stage_fake("ttl=2s");
  *     struct actor snib;
  *     stage_snib(&snib, "run", "x", "--", STAGE_PULSE, diary, "deaf");
- *     struct stage_pulse *job = stage_await_pulse(diary, 0);
+ *     struct stage_pulse *job = stage_await_pulse(&snib, diary, 0, 10000);
  *     atomic_store(&engine->mute_renewals, 1);
  *     CHECK_INT(stage_end(&snib, 10000), ==, 79);
  *
@@ -82,8 +82,9 @@ struct stage_diary {
 /* A new one, mapped; `path` is filled in. */
 struct stage_diary *stage_diary(char path[static 256], const char *name);
 
-/* Waits until the pulse with this number has begun. */
-struct stage_pulse *stage_await_pulse(struct stage_diary *diary, int number, int timeout_ms);
+/* Waits until the pulse with this number, a job of this command, has begun. */
+struct stage_pulse *stage_await_pulse(const struct actor *actor, struct stage_diary *diary,
+                                      int number, int timeout_ms);
 
 /* Waits until this process is no more, or a zombie. */
 void stage_await_death(pid_t pid, int timeout_ms);
