@@ -363,7 +363,7 @@ int snib_acquire(snib_lease **out, snib *client, const char *name, const snib_op
         return snib__fail(err, SNIB_EINVAL, 0, "nowhere to put the lease");
     }
     *out = NULL;
-    snib_options checked;
+    snib_options checked = SNIB_OPTIONS;
     int rc = check(client, name, options, &checked, err);
     if (rc < 0) {
         return rc;
@@ -389,7 +389,7 @@ struct pending {
 int snib_acquire_async(snib_ticket *out, snib *client, const char *name,
                        const snib_options *options, snib_done_fn *done, void *arg, snib_error *err)
 {
-    snib_options checked;
+    snib_options checked = SNIB_OPTIONS;
     if (out) {
         *out = 0;
     }

@@ -54,12 +54,18 @@ int snib_acquire_all(snib_lease *out[], snib *client, const char *const names[],
     }
     struct snib__instant started = snib__now();
     int64_t wait_ms = each.wait_ms;
-    for (size_t i = 0; rc == 0 && i < n; i++) {
+    for (size_t i = 0; rc == 0 && sorted && i < n; i++) {
         if (wait_ms > 0) {
             int64_t left = wait_ms - snib__elapsed_ns(started, snib__now()) / SNIB__MS;
             each.wait_ms = left > 0 ? left : 0;
         }
         rc = snib_acquire(&out[sorted[i].index], client, sorted[i].name, &each, err);
+    }
+    for (size_t i = 0; rc == 0 && i < n; i++) { /* while the last was waited for */
+        if (snib_state(out[i]) == SNIB_LOST) {
+            rc = snib__fail(err, SNIB_ELOST, 0, "lock '%s' was lost before all were there",
+                            names[i]);
+        }
     }
     if (rc < 0) {
         for (size_t i = 0; i < n; i++) {

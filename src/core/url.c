@@ -24,6 +24,7 @@
 #include "core/url_text.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -336,6 +337,7 @@ static int check_key(const struct snib__settings *settings, struct snib__span ke
     }
     for (size_t i = 0; i < settings->count; i++) {
         const char *other = settings->list[i].key;
+        assert(other != NULL);
         if (strlen(other) == snib__span_length(key) &&
             memcmp(other, key.from, snib__span_length(key)) == 0) {
             return refuse(err, text, "parameters %zu and %zu are both '%.40s'", i + 1, number,
@@ -353,6 +355,7 @@ static int read_setting(struct snib__settings *settings, struct snib__span pair,
 
     if (equals == NULL && settings->count > 0 && snib__span_length(key) > 0) {
         const char *before = settings->list[settings->count - 1].key;
+        assert(before != NULL);
         if (snib__url_secret_key((struct snib__span){before, before + strlen(before)})) {
             return refuse(err, text, "an '&' in a secret value is written %%26");
         }

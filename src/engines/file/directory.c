@@ -15,6 +15,7 @@
  */
 #include "engines/file/file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>
@@ -228,6 +229,7 @@ static int check_network(struct file_session *fs, int fd, struct failure *why)
 
 static int open_path(struct file_session *fs)
 {
+    assert(fs->path != NULL);
     return open(fs->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 

@@ -438,6 +438,7 @@ static void move_claim(struct file_claim *c)
 {
     struct failure why;
     struct lockfile *old = c->file;
+    assert(old != NULL);
     struct file_session *fs = old->session;
     snib__file_list_remove(c->phase == PHASE_WAITING ? &old->waiting : &old->joining, c);
     if (c->record) {
