@@ -134,7 +134,7 @@ static int run_locked(struct supervision *s, char *title, size_t title_size)
         timeline_move(&s->timeline, s->lock->deadline_ns);
         s->listen_ns = lock_deaf(s->lock) ? clock_now_ns() + LISTEN_AFTER_NS : CLOCK_NEVER;
         if (s->options->on_lost == ON_LOST_KILL) {
-            guardian_set(s->guardian, s->timeline.kill_ns);
+            guardian_set(s->guardian, s->timeline.guard_ns);
         }
         status = run_guarded(s, environment);
     }

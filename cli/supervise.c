@@ -82,6 +82,9 @@ static void on_ended(struct supervision *s)
     s->late = ((s->lock->lost && !s->lock->lost_early) || now >= s->lock->deadline_ns) &&
               atomic_load(&s->job->page->verdict) == GUARD_NOTHING;
     s->max_hold = at_max_hold(s);
+    if (s->stage == STAGE_TERMED && atomic_load(&s->job->page->verdict) == GUARD_KILLED) {
+        tell("KILL to the command, by the guardian");
+    }
     s->job->ended = true;
     atomic_store(&s->job->page->reaped, 1);
     if (waitpid(s->job->pid, &s->job->status, 0) < 0) {
@@ -142,7 +145,7 @@ static void stop(struct supervision *s, enum stop_reason reason, int64_t kill_ns
     if (kills) {
         int64_t left_ms = (kill_ns - clock_now_ns()) / CLOCK_MS;
         tell("TERM to the command; KILL in %s", span_text(span, left_ms > 0 ? left_ms : 0));
-        guardian_set(s->guardian, kill_ns);
+        guardian_set(s->guardian, kill_ns + s->timeline.margin_ns / 4);
     } else {
         tell("TERM to the command");
     }
@@ -157,7 +160,7 @@ static void follow_lease(struct supervision *s)
     }
     timeline_move(&s->timeline, deadline_ns);
     if (s->options->on_lost == ON_LOST_KILL) {
-        guardian_set(s->guardian, s->timeline.kill_ns);
+        guardian_set(s->guardian, s->timeline.guard_ns);
     }
 }
 

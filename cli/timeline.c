@@ -9,7 +9,8 @@
  *
  * The deadline is the library's: the ttl less 10 % for clocks that differ. Grace is what the
  * command has to end by itself; it must leave time for a renewal to fail and be repeated, so it
- * is less than a third of the ttl. Margin is what the kernel has to make a KILL come true.
+ * is less than a third of the ttl. Margin is what the kernel has to make a KILL come true; a
+ * quarter of it the guardian leaves to the supervisor to act first.
  *
  * When the loss is known (the engine says that the lock is gone), another may be in already and
  * every moment of politeness is one of two holders: TERM at once, KILL a second later at most.
@@ -45,15 +46,17 @@ int timeline_plan(struct timeline *t, int64_t span_ms, int64_t grace_ms)
         .deadline_ns = CLOCK_NEVER,
         .term_ns = CLOCK_NEVER,
         .kill_ns = CLOCK_NEVER,
+        .guard_ns = CLOCK_NEVER,
     };
     return 0;
 }
 
 void timeline_move(struct timeline *t, int64_t deadline_ns)
 {
-    t->deadline_ns = t->term_ns = t->kill_ns = deadline_ns;
+    t->deadline_ns = t->term_ns = t->kill_ns = t->guard_ns = deadline_ns;
     if (deadline_ns != CLOCK_NEVER) {
         t->kill_ns = deadline_ns - t->margin_ns;
+        t->guard_ns = t->kill_ns + t->margin_ns / 4;
         t->term_ns = least(deadline_ns - t->grace_ns, t->kill_ns);
     }
 }

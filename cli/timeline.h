@@ -8,8 +8,9 @@
 struct timeline {
     int64_t grace_ns, margin_ns;
     int64_t deadline_ns;
-    int64_t term_ns; /* deadline - grace */
-    int64_t kill_ns; /* deadline - margin */
+    int64_t term_ns;  /* deadline - grace */
+    int64_t kill_ns;  /* deadline - margin */
+    int64_t guard_ns; /* a little later: for the guardian, if nobody else has done it */
 };
 
 /* `span_ms`: the ttl, or the maximum hold if that is shorter; INT64_MAX: neither. `grace_ms` -1:

