@@ -45,7 +45,7 @@ void snib__file_conclude(struct view *v, struct file_claim *c, enum snib__status
     struct lockfile *f = v->file;
     snib__file_list_remove(c->phase == PHASE_WAITING ? &f->waiting : &f->joining, c);
     c->phase = PHASE_NONE;
-    c->outcome = outcome;
+    c->outcome = (int)outcome;
     if (outcome == SNIB__FAILED) {
         c->failure = malloc(sizeof *why);
         if (c->failure) {

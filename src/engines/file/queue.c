@@ -283,7 +283,7 @@ static void gate_closed(struct lockfile *f)
         }
     }
     int shift = f->gate_misses < 4 ? f->gate_misses : f->gate_misses < 40 ? 3 : 5;
-    f->check_ns = now_ns + ((int64_t)1 << shift) * NS_PER_MS;
+    f->check_ns = now_ns + NS_PER_MS * (1LL << shift);
     f->missed = true;
 }
 
