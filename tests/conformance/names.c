@@ -244,6 +244,7 @@ static void unlock_when_told(void *arg)
     check_flag_wait(&actor->let_go, PATIENCE_MS);
     CHECK(flock(fd, LOCK_UN) == 0);
     close(fd);
+    check_flag_wait(&actor->over, PATIENCE_MS);
 }
 
 TEST_WHEN(a_path_waits_for_flock_and_is_granted, on_file)
@@ -262,6 +263,10 @@ TEST_WHEN(a_path_waits_for_flock_and_is_granted, on_file)
     actor_go_and_wait(&actors[1]);
     check_flag_set(&actors[0].let_go);
     actor_must_hold(&actors[1]);
+    check_flag_set(&actors[0].over); /* it unlocked and lived on; now it ends */
     check_join(pid, PATIENCE_MS);
+    check_sleep_ms(50); /* the library may hear of that death, which is nothing to it any more */
+    actor_let_go(&actors[1]);
+    CHECK_INT(atomic_load(&actors[1].release_code), ==, SNIB_OK);
     actor_join(&actors[1]);
 }

@@ -108,6 +108,14 @@ static enum flocked try_once(struct file_claim *c, int access, bool *again, stru
     return FLOCKED;
 }
 
+static void unwatch(struct file_claim *c)
+{
+    if (c->path_watch) {
+        snib__file_unwatch(c->file->session, c->path_watch);
+        c->path_watch = NULL;
+    }
+}
+
 /* NFS wants a descriptor open for writing; it says so by EBADF or EIO. */
 enum flocked snib__file_flock(struct file_claim *c, struct failure *why)
 {
@@ -120,15 +128,15 @@ enum flocked snib__file_flock(struct file_claim *c, struct failure *why)
             access = O_RDWR;
         }
     }
+    if (flocked == FLOCKED) {
+        unwatch(c); /* whoever was in the way may die now and be nothing to us */
+    }
     return flocked;
 }
 
 void snib__file_unflock(struct file_claim *c)
 {
-    if (c->path_watch) {
-        snib__file_unwatch(c->file->session, c->path_watch);
-        c->path_watch = NULL;
-    }
+    unwatch(c);
     if (c->path_fd >= 0) {
         flock(c->path_fd, LOCK_UN); /* a forked child may keep the description open */
         close(c->path_fd);
@@ -174,10 +182,7 @@ struct flocker snib__file_flock_wait(struct file_claim *c)
     struct flocker other = snib__file_flocker(c->path_dev, c->path_ino);
     bool fresh;
     bool dead;
-    if (c->path_watch) {
-        snib__file_unwatch(fs, c->path_watch);
-        c->path_watch = NULL;
-    }
+    unwatch(c);
     if (other.pid && other.pid != fs->self.pid) {
         c->path_watch = snib__file_watch(fs, other.pid, &fresh, &dead);
     }
