@@ -52,9 +52,10 @@ int snib__fail(snib_error *err, int code, int sys, const char *format, ...)
         va_start(args, format);
         vsnprintf(err->message, sizeof err->message, format, args);
         va_end(args);
-        if (sys) {
+        const char *cause = sys ? strerror(sys) : NULL;
+        if (cause && !strstr(err->message, cause)) { /* an engine's reason may have said it */
             size_t used = strlen(err->message);
-            snprintf(err->message + used, sizeof err->message - used, ": %s", strerror(sys));
+            snprintf(err->message + used, sizeof err->message - used, ": %s", cause);
         }
     }
     return code;

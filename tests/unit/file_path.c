@@ -235,3 +235,15 @@ TEST(a_path_removed_under_flock_is_noticed)
     close(fd);
     snib_close(client);
 }
+
+TEST(the_cause_is_said_once)
+{
+    snib *client = client_here();
+    snib_error error;
+    snprintf(path, sizeof path, "%s/no/such/place", check_tmpdir());
+    CHECK_INT(try_with(client, path, waiting(SNIB_EXCLUSIVE, 0), &error), ==, SNIB_ESYS);
+    const char *said = strstr(error.message, strerror(ENOENT));
+    CHECK(said != NULL);
+    CHECK(strstr(said + 1, strerror(ENOENT)) == NULL);
+    snib_close(client);
+}
