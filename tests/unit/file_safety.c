@@ -301,6 +301,28 @@ TEST(safety_52_a_killed_holders_lock_lives_as_long_as_its_forked_child)
     snib_close(client);
 }
 
+/* As when snib run is killed and its guardian ends a moment later, with the job. */
+TEST(safety_52_a_child_that_ends_soon_after_its_parent_does_not_cost_a_long_pause)
+{
+    int64_t best_ms = PATIENCE_MS;
+    snib *client = client_here();
+    for (int i = 0; i < 5; i++) {
+        struct forked *f = check_shared(sizeof *f);
+        pid_t pid = check_spawn(hold_and_fork, f);
+        check_flag_wait(&f->ready, PATIENCE_MS);
+        struct helper *w = waiter(client, "x", SNIB_EXCLUSIVE);
+        check_kill(pid);
+        check_sleep_ms(10);
+        int64_t start = check_now_ns();
+        check_flag_set(&f->stop);
+        check_flag_wait(&w->held, PATIENCE_MS);
+        best_ms = elapsed_ms(start) < best_ms ? elapsed_ms(start) : best_ms;
+        let_go(w);
+    }
+    CHECK_INT(best_ms, <, 100); /* it would look again only after 250 ms, or 225 */
+    snib_close(client);
+}
+
 static void ignore_end(snib_lease *lease, const snib_error *error, void *arg)
 {
     (void)lease;

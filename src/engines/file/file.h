@@ -116,6 +116,7 @@ struct lockfile {
     int64_t due_ns;     /* of its timer; SNIB__NEVER: none */
     size_t timer_index; /* in the session's heap, from 1; 0: none */
     bool poked;         /* rung, or somebody died: go through the gate, do not just look */
+    bool bereaved;      /* somebody we watched died: if he left it to somebody, look soon */
     int gate_misses;    /* in a row */
     bool missed;        /* the last pass did not get in */
     struct watch *watches[WATCHES_MAX];

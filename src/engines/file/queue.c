@@ -250,10 +250,11 @@ static void choose_check(struct lockfile *f, const struct view *v)
     if (!f->waiting.first) {
         snib__file_watch_set(f, NULL, 0);
     } else if (v->blind || f->session->network) {
-        set_check(f, BLIND_MS);
+        set_check(f, f->bereaved ? 1 : BLIND_MS);
     } else {
         set_check(f, v->waits_for_rung ? RUNG_MS : CHECK_MS);
     }
+    f->bereaved = false;
 }
 
 /* ---- The pump --------------------------------------------------------------------------- */
@@ -398,6 +399,12 @@ static bool worth_a_pass(struct lockfile *f)
     return false;
 }
 
+/* Who died and has left the lock to a child of his may not have done so for long. */
+static int64_t longer(int64_t ms)
+{
+    return ms >= BLIND_MS ? ms : ms < BLIND_MS / 2 ? ms * 2 : BLIND_MS;
+}
+
 void snib__file_check(struct lockfile *f)
 {
     int64_t now_ns = snib__now().boot_ns;
@@ -410,7 +417,7 @@ void snib__file_check(struct lockfile *f)
         } else if (worth_a_pass(f)) {
             snib__file_pump(f);
         } else {
-            set_check(f, f->check_ms);
+            set_check(f, longer(f->check_ms));
         }
     }
     if (f->flocking.first) {

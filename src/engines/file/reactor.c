@@ -178,6 +178,7 @@ static void drop_from(struct lockfile *f, const struct watch *w)
     for (size_t i = 0; i < f->watch_count; i++) {
         if (f->watches[i] == w) {
             f->watches[i--] = f->watches[--f->watch_count];
+            f->bereaved = true;
             snib__file_poke(f);
         }
     }
