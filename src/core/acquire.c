@@ -294,7 +294,8 @@ static int start(struct snib__request *r)
         snib__timer_set(&client->timers, &r->timer,
                         snib__later(r->started.boot_ns, r->options.wait_ms * SNIB__MS));
     }
-    if (r->options.wait_ms == 0) {
+    bool alone = r->place->line.after == &r->place->line && r->place->asking == 0;
+    if (r->options.wait_ms == 0 || alone) {
         snib__request_again(r);
     } else {
         snib__link_last(&r->place->line, &r->link);
@@ -308,31 +309,44 @@ static int start(struct snib__request *r)
 
 /* ---- The calls -------------------------------------------------------------------------- */
 
-static int check(snib *client, const char *name, const snib_options *in, snib_options *out,
-                 snib_error *err)
+/* The options to be used: the client's normal ones, or those of the caller, completed in `room`.
+ * NULL: refused, see `rc`. */
+static const snib_options *check(int *rc, snib_options *room, snib *client, const char *name,
+                                 const snib_options *in, snib_error *err)
 {
     if (!client) {
-        return snib__fail(err, SNIB_EINVAL, 0, "no client");
+        *rc = snib__fail(err, SNIB_EINVAL, 0, "no client");
+        return NULL;
     }
-    int rc = snib__name_check(name, err);
-    if (rc == 0) {
-        rc = snib__options_read(out, client, in, err);
+    *rc = snib__name_check(name, err);
+    if (*rc == 0 && in) {
+        *rc = snib__options_read(room, client, in, err);
     }
-    if (rc == 0 && !snib__usable(client, err)) {
-        rc = SNIB_ESTATE;
+    if (*rc == 0 && !snib__usable(client, err)) {
+        *rc = SNIB_ESTATE;
     }
-    return rc;
+    if (*rc < 0) {
+        return NULL;
+    }
+    return in ? room : &client->normal;
 }
 
 static int acquire(snib_lease **out, snib *client, const char *name, const snib_options *options,
                    snib_error *err)
 {
     struct snib__waiter waiter;
-    struct snib__request r;
-    memset(&r, 0, offsetof(struct snib__request, rival));
+    struct snib__request r; /* large, and most of it not used by an acquire that gets it at once */
     r.client = client;
+    r.place = NULL;
+    r.hold = NULL;
     r.name = name;
     r.options = *options;
+    r.ticket = 0;
+    r.finished = false;
+    r.timed = false;
+    r.timer.slot = 0;
+    r.rest_ms = 0;
+    r.code = SNIB_OK;
     r.rival.known = false;
     r.rival.who[0] = '\0';
     r.err = err;
@@ -363,17 +377,18 @@ int snib_acquire(snib_lease **out, snib *client, const char *name, const snib_op
         return snib__fail(err, SNIB_EINVAL, 0, "nowhere to put the lease");
     }
     *out = NULL;
-    snib_options checked = SNIB_OPTIONS;
-    int rc = check(client, name, options, &checked, err);
-    if (rc < 0) {
+    snib_options room = SNIB_OPTIONS;
+    int rc;
+    const snib_options *checked = check(&rc, &room, client, name, options, err);
+    if (!checked) {
         return rc;
     }
     snib__enter(client);
-    if (checked.owner) {
-        *out = snib__lease_again(client, name, &checked);
+    if (checked->owner) {
+        *out = snib__lease_again(client, name, checked);
     }
     if (!*out) {
-        rc = acquire(out, client, name, &checked, err);
+        rc = acquire(out, client, name, checked, err);
     }
     snib__leave(client);
     return rc;
@@ -389,15 +404,16 @@ struct pending {
 int snib_acquire_async(snib_ticket *out, snib *client, const char *name,
                        const snib_options *options, snib_done_fn *done, void *arg, snib_error *err)
 {
-    snib_options checked = SNIB_OPTIONS;
+    snib_options room = SNIB_OPTIONS;
     if (out) {
         *out = 0;
     }
     if (!done) {
         return snib__fail(err, SNIB_EINVAL, 0, "no function to call when done");
     }
-    int rc = check(client, name, options, &checked, err);
-    if (rc < 0) {
+    int rc;
+    const snib_options *checked = check(&rc, &room, client, name, options, err);
+    if (!checked) {
         return rc;
     }
     struct pending *p = calloc(1, sizeof *p);
@@ -406,9 +422,9 @@ int snib_acquire_async(snib_ticket *out, snib *client, const char *name,
     }
     struct snib__request *r = &p->request;
     r->client = client;
-    r->options = checked;
-    if (checked.label) {
-        r->options.label = strcpy(p->label, checked.label);
+    r->options = *checked;
+    if (checked->label) {
+        r->options.label = strcpy(p->label, checked->label);
     }
     r->name = name;
     r->err = &p->error;

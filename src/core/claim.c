@@ -143,7 +143,9 @@ struct snib__hold *snib__hold_make(struct snib__request *r)
         .listens = o->on_event != NULL,
         .state = h->state,
     };
-    snib__random(h->claim.owner, sizeof h->claim.owner);
+    if (!client->session.engine->nameless) {
+        snib__random(h->claim.owner, sizeof h->claim.owner);
+    }
     h->client = client;
     h->place = r->place;
     h->request = r;
@@ -165,7 +167,7 @@ struct snib__hold *snib__hold_make(struct snib__request *r)
     h->stage = SNIB__ASKED;
     snib__count(h);
     client->holds++;
-    atomic_fetch_add(&client->refs, 1);
+    client->refs++;
     return h;
 }
 
@@ -442,6 +444,9 @@ void snib__answer(struct snib__claim *claim, enum snib__verb verb,
         assert(h->stage == SNIB__RELEASING);
         if (h->releaser) {
             h->releaser->status = result->status;
+            if (result->status != SNIB__GONE) {
+                strcpy(h->releaser->name, h->place->name);
+            }
             snib__wake(h->client, &h->releaser->waiter);
         }
         snib__hold_end(h);

@@ -62,7 +62,7 @@ void snib__enter(snib *client)
     client->inside++;
 }
 
-void snib__leave(snib *client)
+static void end_call(snib *client)
 {
     if (client->agenda.after != &client->agenda) {
         snib__settle(client);
@@ -71,8 +71,24 @@ void snib__leave(snib *client)
     if (client->closer) {
         snib__close_check(client);
     }
-    snib__hand_over(client);
+    bool idle = !client->driving && client->waiters.after == &client->waiters &&
+                client->outstanding == 0 && client->session.attend == 0 &&
+                client->timers.count == 0;
+    if (!idle) {
+        snib__hand_over(client);
+    }
+}
+
+void snib__leave(snib *client)
+{
+    end_call(client);
     pthread_mutex_unlock(&client->lock);
+}
+
+void snib__leave_unref(snib *client)
+{
+    end_call(client);
+    snib__unlock_unref(client);
 }
 
 /* ---- Open ------------------------------------------------------------------------------- */
@@ -102,7 +118,16 @@ static void free_client(snib *client)
 
 void snib__unref(snib *client)
 {
-    if (atomic_fetch_sub(&client->refs, 1) == 1) {
+    if (--client->refs == 0) {
+        free_client(client);
+    }
+}
+
+void snib__unlock_unref(snib *client)
+{
+    bool last = --client->refs == 0;
+    pthread_mutex_unlock(&client->lock);
+    if (last) {
         free_client(client);
     }
 }
@@ -331,8 +356,7 @@ void snib_close(snib *client)
         snib__hold_end(h);
     }
     client->inside--;
-    pthread_mutex_unlock(&client->lock);
-    snib__unref(client);
+    snib__unlock_unref(client);
 }
 
 /* ---- What it promises ------------------------------------------------------------------- */

@@ -24,7 +24,6 @@
 #include "core/url.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 /* ---- Lists ------------------------------------------------------------------------------ */
 
@@ -88,6 +87,7 @@ struct snib__call {
 struct snib__releaser {
     struct snib__waiter waiter;
     enum snib__status status;
+    char name[SNIB__NAME_MAX + 1]; /* of what was lost, when the hold may be gone */
 };
 
 struct snib__verifier {
@@ -231,7 +231,7 @@ struct snib__sleeper {
 
 struct snib {
     struct snib__session session; /* first: the engine gives it back */
-    atomic_uint refs;             /* the client, its holds, whoever dispatches */
+    unsigned refs;                /* the client, its holds, whoever dispatches or releases */
     pid_t pid;
     pthread_mutex_t lock;
     struct snib__url url;
@@ -294,8 +294,10 @@ int snib__open_engine(snib **out, const struct snib__engine *engine, const char 
 bool snib__usable(const snib *client, snib_error *err); /* this process, not closing */
 void snib__enter(snib *client);                         /* takes the mutex */
 void snib__leave(snib *client); /* hands over what must go on; gives it up */
-void snib__unref(snib *client);
-void snib__close_check(snib *client); /* has everything left that snib_close waits for? */
+void snib__leave_unref(snib *client);
+void snib__unref(snib *client);        /* with the mutex and not the last; or in a child */
+void snib__unlock_unref(snib *client); /* perhaps the last: not to be touched any more */
+void snib__close_check(snib *client);  /* has everything left that snib_close waits for? */
 
 /* places.c */
 struct snib__place *snib__place_get(snib *client, const char *name);
@@ -339,14 +341,21 @@ int64_t snib__drift_ns(int64_t span_ns); /* what is taken off a lease for clocks
 
 /* keeper.c */
 int64_t snib__settle(snib *client);
-void snib__wait(snib *client, struct snib__waiter *);
+void snib__wait_for(snib *client, struct snib__waiter *);
 void snib__wake(snib *client, struct snib__waiter *);
-void snib__hand_over(snib *client);
+void snib__hand_over(snib *client); /* see to it that somebody drives, if anybody must */
 void snib__keeper_stop(snib *client);
 void snib__sleepers_free(snib *client);
 void snib__waiter_init(struct snib__waiter *);
 void snib__waiter_end(struct snib__waiter *);
 int snib__thread_start(pthread_t *, void *(*run)(void *), void *arg);
+
+static inline void snib__wait(snib *client, struct snib__waiter *w)
+{
+    if (!w->ready) {
+        snib__wait_for(client, w);
+    }
+}
 
 /* dispatch.c */
 void snib__tell(snib_lease *, int state, int64_t left_ms, const char *why);

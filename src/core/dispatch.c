@@ -34,7 +34,7 @@ static void ring(snib *client)
         pthread_cond_signal(&client->caller_cond);
     } else if (snib__thread_start(&client->caller, call_all, client) == 0) {
         client->caller_runs = true;
-        atomic_fetch_add(&client->refs, 1);
+        client->refs++;
     }
 }
 
@@ -143,8 +143,7 @@ static void *call_all(void *arg)
             pthread_cond_wait(&client->caller_cond, &client->lock);
         }
     }
-    pthread_mutex_unlock(&client->lock);
-    snib__unref(client);
+    snib__unlock_unref(client);
     return NULL;
 }
 
@@ -229,13 +228,12 @@ int snib_dispatch(snib *client, int max)
     if (!client || !snib__usable(client, NULL)) {
         return SNIB_ESTATE;
     }
-    atomic_fetch_add(&client->refs, 1); /* a callback may close it */
     pthread_mutex_lock(&client->lock);
     if (!client->own_loop && !client->manual) {
         pthread_mutex_unlock(&client->lock);
-        snib__unref(client);
         return SNIB_ESTATE;
     }
+    client->refs++; /* a callback may close it */
     uint64_t ignored;
     if (client->own_loop && read(client->event_fd, &ignored, sizeof ignored) < 0) {
         ignored = 0; /* nothing to take: somebody else has taken it */
@@ -246,7 +244,6 @@ int snib_dispatch(snib *client, int max)
     if (client->calls.after != &client->calls && !client->caller_stops) {
         ring(client); /* max was reached: stay readable */
     }
-    pthread_mutex_unlock(&client->lock);
-    snib__unref(client);
+    snib__unlock_unref(client);
     return count;
 }

@@ -233,7 +233,7 @@ static void refresh_driver(snib *client)
     }
 }
 
-void snib__wait(snib *client, struct snib__waiter *w)
+void snib__wait_for(snib *client, struct snib__waiter *w)
 {
     while (!w->ready) {
         if (client->driving) {

@@ -25,6 +25,7 @@
 #include "core/client.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -456,18 +457,20 @@ int snib_release(snib_lease **where, snib_error *err)
     if (snib__forked(&client->session)) {
         return release_in_child(lease, err);
     }
-    struct snib__releaser releaser = {.status = SNIB__GONE};
-    char name[SNIB__NAME_MAX + 1];
+    struct snib__releaser releaser;
+    releaser.status = SNIB__GONE;
     snib__waiter_init(&releaser.waiter);
     snib__enter(client);
-    atomic_fetch_add(&client->refs, 1);
+    client->refs++;
     snib__calls_forget(lease);
     snib__unlink(&lease->link); /* hears no more, also not of what comes now */
     if ((h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) && timed(h)) {
         over(h, snib__now());
     }
-    strcpy(name, h->place->name);
     bool lost = h->lost;
+    if (lost) {
+        strcpy(releaser.name, h->place->name);
+    }
     bool asynchronous = (lease->flags & SNIB_ASYNC_RELEASE) != 0;
     free_lease(lease);
     if (--h->lease_count == 0) {
@@ -482,10 +485,9 @@ int snib_release(snib_lease **where, snib_error *err)
             }
         }
     }
-    snib__leave(client);
-    snib__unref(client);
+    snib__leave_unref(client);
     snib__waiter_end(&releaser.waiter);
-    return say_released(lost, releaser.status, name, err);
+    return say_released(lost, releaser.status, releaser.name, err);
 }
 
 /* ---- Questions -------------------------------------------------------------------------- */

@@ -55,6 +55,9 @@ static int check_characters(const char *what, const char *text, snib_error *err)
 {
     const unsigned char *start = (const unsigned char *)text;
     const unsigned char *p = start;
+    while (*p >= 0x20 && *p < 0x7f) { /* most names are nothing else */
+        p++;
+    }
     while (*p != '\0') {
         size_t size = character_size(p);
         if (size == 0) {

@@ -63,6 +63,9 @@ static bool grow(snib *client)
 
 struct snib__place *snib__place_get(snib *client, const char *name)
 {
+    if (client->last_place && strcmp(client->last_place->name, name) == 0) {
+        return client->last_place;
+    }
     uint64_t hash = hash_of(name);
     struct snib__place *p = look_up(client, name, hash);
     if (p) {
@@ -127,6 +130,10 @@ static bool may_go(const struct snib__place *place, const struct snib__request *
 
 void snib__place_admit(snib *client, struct snib__place *place)
 {
+    if (place->line.after == &place->line) {
+        snib__place_put(client, place);
+        return;
+    }
     place->users++; /* who is out of memory leaves at once: the place must not go with it */
     while (place->line.after != &place->line) {
         struct snib__request *r = SNIB__OF(place->line.after, struct snib__request, link);

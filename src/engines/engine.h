@@ -128,7 +128,7 @@ struct snib__claim {
     int64_t ttl_ms;
     bool may_queue;          /* false: answer BUSY rather than QUEUED */
     bool listens;            /* somebody reacts to snib__report; may become true while held */
-    unsigned char owner[16]; /* random; never shown */
+    unsigned char owner[16]; /* random, never shown; zero if engine->nameless */
     void *state;             /* engine->claim_size bytes, zeroed before the first attempt */
 };
 
@@ -152,6 +152,7 @@ struct snib__engine {
     const char *promise; /* one line: what holds, and what breaks it */
     unsigned traits;
     size_t session_size, claim_size;
+    bool nameless; /* locks end with the process: claims need no owner id */
     const struct snib__param *params;
 
     /* Check the URL and make ready; connecting can wait for the first attempt. */
@@ -228,7 +229,7 @@ bool snib__forked(const struct snib__session *);
 
 /* Fill `err` (may be NULL) and answer `code`. */
 int snib__fail(snib_error *err, int code, int sys, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+    __attribute__((format(printf, 4, 5), cold));
 
 /* Random bytes from the kernel; never fails, never repeats in a forked child. */
 void snib__random(void *out, size_t size);

@@ -32,8 +32,11 @@
  *
  * It fails, and how:
  * - Somebody removes or replaces a lock file, or the directory. Newcomers then lock another inode.
- *   Every acquire checks the link count, and the path if the last look is older than 0.1 s; holders
- *   learn it by verify. Nobody but the owner of the directory can do that.
+ *   An acquire checks the link count unless it was checked in the same tick of the kernel's coarse
+ *   clock (a few milliseconds), and the path if the last look is older than 0.1 s; holders learn it
+ *   by verify. So a file must not be removed while somebody has it, or had it a moment ago; the
+ *   directory's permissions let nobody but its owner do that. The same goes for cutting one to
+ *   nothing: who has had it for less than a tick then dies of SIGBUS at the release.
  * - A child forked from a holder that neither calls exec nor ends keeps the description open. A
  *   release unlocks all the same; but if the holder is killed, the lock lives as long as the child.
  * - Network file systems: locks may stay on one host, or vanish with the server. Refused; with
@@ -152,12 +155,13 @@ static void listen_in(struct file_claim *c)
 
 static void say_held(struct file_claim *c, enum snib__verb verb)
 {
-    struct snib__result result = {.status = SNIB__HELD_NOW, .token = c->token, .left_ms = -1};
+    struct file_session *fs = file_session_of(c->claim);
+    fs->held.token = c->token;
     if (verb == SNIB__RENEW) {
-        result.since = snib__now();
+        fs->held.since = snib__now();
     }
-    file_session_of(c->claim)->answered = true;
-    snib__answer(c->claim, verb, &result);
+    fs->answered = true;
+    snib__answer(c->claim, verb, &fs->held);
 }
 
 void snib__file_held(struct file_claim *c)
@@ -246,14 +250,14 @@ static bool refuse(struct file_claim *c)
     return true;
 }
 
-/* The number of this claim: random, and different for each start of it. */
+/* Numbers nobody else has: different for each start of each claim, spread over all their bits. */
 static void number(struct file_claim *c)
 {
-    struct file_session *fs = file_session_of(c->claim);
-    memcpy(&c->cookie, c->claim->owner, sizeof c->cookie);
-    memcpy(&c->nonce, c->claim->owner + sizeof c->cookie, sizeof c->nonce);
-    c->cookie ^= ++fs->serial * 0x9e3779b97f4a7c15ULL;
-    c->nonce = (c->nonce ^ (uint32_t)fs->serial) & NONCE_MASK;
+    uint64_t n = file_session_of(c->claim)->number += 0x9e3779b97f4a7c15ULL; /* odd: all of them */
+    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9ULL;
+    n = (n ^ n >> 27) * 0x94d049bb133111ebULL;
+    c->cookie = n ^ n >> 31;
+    c->nonce = (uint32_t)(c->cookie >> 32) & NONCE_MASK;
     c->nonce += c->nonce == 0 ? 1U : 0U;
 }
 
@@ -440,6 +444,7 @@ static void introduce(struct file_session *fs)
         self->net_space ^= host;
     }
     snib__random(&self->session, sizeof self->session);
+    snib__random(&fs->number, sizeof fs->number);
     snprintf(self->who, sizeof self->who, "%s", fs->session->who);
     fs->draft = *self;
     fs->held.status = SNIB__HELD_NOW;
@@ -489,7 +494,7 @@ static void abandon(struct lockfile *f)
     for (const struct file_claim *c = f->waiting.first; c; c = c->after) {
         snib__file_ring_behind(f, c->ticket);
     }
-    if (snib__file_waiting(f) != 0) {
+    if (snib__file_waiting(f, false) != 0) {
         snib__file_ring_behind(f, 0);
     }
 }
@@ -532,6 +537,7 @@ const struct snib__engine snib__engine_file = {
     .promise = "one holder per host, free at once when it dies; not on network file systems, and "
                "only while nobody replaces the lock files",
     .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_AT_ONCE,
+    .nameless = true,
     .session_size = sizeof(struct file_session),
     .claim_size = sizeof(struct file_claim),
     .params = params,

@@ -35,7 +35,7 @@ struct failure {
 };
 
 int snib__file_fail(struct failure *, int code, int sys, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+    __attribute__((format(printf, 4, 5), cold));
 int snib__file_code_of(int sys); /* EDENIED, ENOMEM or ESYS */
 
 /* ---- Claim ------------------------------------------------------------------------------ */
@@ -99,7 +99,8 @@ struct lockfile {
     bool known;              /* checked, and read once */
     bool replaced;           /* the name leads elsewhere now; only those already here use it */
     bool crowded;            /* others waited when we last looked */
-    int64_t path_tick;       /* coarse clock at the last look whether the name leads here */
+    int64_t look_tick;       /* coarse clock at the last look at the file, */
+    int64_t path_tick;       /* and whether the name leads here */
 
     /* Ours. */
     unsigned claims; /* all of them; 0: idle, in the cache */
@@ -155,7 +156,7 @@ struct file_session {
     struct record self;       /* what all records of this session have in common, */
     struct record draft;      /* and one of them */
     struct snib__result held; /* an answer, likewise */
-    uint64_t serial;
+    uint64_t number;          /* of claims: random at first, then counted */
 
     /* lockfile.c */
     struct lockfile *recent;
@@ -259,7 +260,7 @@ enum presence snib__file_presence_fully(struct lockfile *, struct failure *why);
 
 bool snib__file_leads_here(struct lockfile *);               /* the second half of it */
 bool snib__file_front(struct lockfile *, struct front *out); /* read; false: it cannot be */
-uint32_t snib__file_waiting(struct lockfile *);              /* as the header says now */
+uint32_t snib__file_waiting(struct lockfile *, bool had_it); /* as the header says now */
 
 /* ---- slot.c ----------------------------------------------------------------------------- */
 

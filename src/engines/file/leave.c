@@ -71,7 +71,7 @@ void snib__file_look(struct lockfile *f)
 {
     if (f->waiting.first || f->joining.first) {
         snib__file_pump(f);
-    } else if (snib__file_waiting(f) != 0) {
+    } else if (snib__file_waiting(f, true) != 0) {
         snib__file_ring_behind(f, 0);
     }
 }

@@ -374,9 +374,21 @@ static void map(struct lockfile *f)
     f->map = page == MAP_FAILED ? NULL : page;
 }
 
+/* Looking costs as much as locking. Who comes back within a tick of the coarse clock, a few
+ * milliseconds, only sees to it that the map may be touched. */
+static bool looked_just_now(const struct lockfile *f, int64_t tick)
+{
+    return f->map && f->look_tick == tick && !f->replaced &&
+           lseek(f->fd, 0, SEEK_END) >= FILE_BYTES;
+}
+
 enum presence snib__file_presence(struct lockfile *f, int64_t tick, struct failure *why)
 {
     struct statx st;
+    if (looked_just_now(f, tick)) {
+        return PRESENT;
+    }
+    f->look_tick = INT64_MIN / 2;
     if (f->replaced || !ask(f->fd, "", AT_EMPTY_PATH, &st) || st.stx_nlink == 0) {
         return REPLACED;
     }
@@ -393,12 +405,13 @@ enum presence snib__file_presence(struct lockfile *f, int64_t tick, struct failu
     if (!first && !f->map && !f->session->network) {
         map(f); /* it is used again: worth it */
     }
+    f->look_tick = tick;
     return PRESENT;
 }
 
 enum presence snib__file_presence_fully(struct lockfile *f, struct failure *why)
 {
-    f->path_tick = INT64_MIN / 2;
+    f->path_tick = f->look_tick = INT64_MIN / 2;
     return snib__file_presence(f, file_tick(), why);
 }
 
@@ -411,10 +424,14 @@ bool snib__file_front(struct lockfile *f, struct front *out)
     return n == (ssize_t)sizeof *out;
 }
 
-uint32_t snib__file_waiting(struct lockfile *f)
+/* The map of a file that was cut to nothing must not be touched. Whoever has had the lock until
+ * now, and not for long, has written to the file since the last look at it. */
+uint32_t snib__file_waiting(struct lockfile *f, bool had_it)
 {
     uint32_t waiting = 1; /* if it cannot be read: somebody may */
-    if (f->map && lseek(f->fd, 0, SEEK_END) >= FILE_BYTES) {
+    bool long_enough = f->map && ((had_it && f->look_tick == file_tick()) ||
+                                  lseek(f->fd, 0, SEEK_END) >= FILE_BYTES);
+    if (long_enough) {
         waiting = __atomic_load_n(&f->map->header.words.waiting, __ATOMIC_ACQUIRE);
     } else {
         ssize_t n;

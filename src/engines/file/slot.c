@@ -109,7 +109,7 @@ static enum taken write_holder(struct file_claim *c, uint64_t last, struct failu
 static enum taken back_out(struct lockfile *f, enum taken answer)
 {
     unlock_slot(f);
-    if (snib__file_waiting(f) != 0) {
+    if (snib__file_waiting(f, false) != 0) {
         snib__file_ring_behind(f, 0);
     }
     return answer;
@@ -147,7 +147,7 @@ enum taken snib__file_take_fast(struct file_claim *c, struct failure *why)
     if (f->exclusive || f->shared || !alone) {
         return NOT_FREE;
     }
-    if (f->crowded && snib__file_waiting(f)) {
+    if (f->crowded && snib__file_waiting(f, false)) {
         return NOT_FREE; /* no need to disturb them */
     }
     enum taken taken = lock_slot(c, F_WRLCK, why);
