@@ -91,9 +91,9 @@ int check_children(void (*visit)(const struct check_process *, void *), void *ar
     return count;
 }
 
-/* A thread that sleeps in the kernel without being disturbed (D) will not come back before it has
- * looked at the signal; the parent of a stopped vfork(2) stays like that. */
-static bool all_threads_stopped(pid_t pid)
+/* Is every thread of the process in one of these states? Ours, if it asks about itself, is not
+ * looked at. */
+static bool all_threads_are(pid_t pid, const char *states)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/task", pid);
@@ -101,18 +101,25 @@ static bool all_threads_stopped(pid_t pid)
     if (tasks == NULL) {
         return false;
     }
-    bool stopped = true;
+    bool all = true;
     struct dirent *entry;
-    while (stopped && (entry = readdir(tasks)) != NULL) {
+    while (all && (entry = readdir(tasks)) != NULL) {
         char stat_path[sizeof path + sizeof entry->d_name + sizeof "//stat"];
         struct check_process one;
         snprintf(stat_path, sizeof stat_path, "%s/%s/stat", path, entry->d_name);
-        if (entry->d_name[0] != '.' && read_stat(stat_path, &one)) {
-            stopped = one.state == 'T' || one.state == 't' || one.state == 'D';
+        if (entry->d_name[0] != '.' && read_stat(stat_path, &one) && one.pid != gettid()) {
+            all = strchr(states, one.state) != NULL;
         }
     }
     closedir(tasks);
-    return stopped;
+    return all;
+}
+
+/* A thread that sleeps in the kernel without being disturbed (D) will not come back before it has
+ * looked at the signal; the parent of a stopped vfork(2) stays like that. */
+static bool all_threads_stopped(pid_t pid)
+{
+    return all_threads_are(pid, "TtD");
 }
 
 bool check_alive(pid_t pid)
@@ -172,11 +179,28 @@ static _Noreturn void helper_end(bool forked_from_threads)
     exit(0);
 }
 
+/* The allocators of the sanitizers do not survive a fork that finds another thread inside them: the
+ * child waits for a lock for ever. So it is called when the others sleep. */
+static void let_threads_rest(void)
+{
+    for (int quiet = 0, looks = 0; quiet < 2 && looks < 1000; looks++) {
+        check_sleep_ms(1);
+        quiet = all_threads_are(getpid(), "S") ? quiet + 1 : 0;
+    }
+}
+
 pid_t check_spawn(void (*fn)(void *), void *arg)
 {
     pid_t parent = getpid();
     bool main_thread = gettid() == parent;
     bool threads = check_thread_count() > 1;
+#ifdef CHECK_LEAKS
+    if (threads) {
+        let_threads_rest();
+    }
+#else
+    (void)let_threads_rest;
+#endif
     fflush(NULL);
     pid_t pid = fork();
     if (pid < 0) {
