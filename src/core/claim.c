@@ -14,9 +14,9 @@
  * - An attempt may be repeated under the same owner id, because it counts once. After a release
  *   has been submitted the id is dead: a request that goes on gets a new claim with a new id,
  *   so that a release that is delayed on its way can never hit the later grant.
- * - A grant counts from the instant its request was sent, not from the instant it was read. If
- *   too little of the lease is left by then (a message that waited while we were stopped, a
- *   repeated attempt answered "yours already"), one renewal proves it before anybody is told.
+ * - A grant counts from the instant its request was sent, not from the instant it was read. If a
+ *   third of it is over by then (a message that waited while we were stopped, a repeated attempt
+ *   answered "yours already"), a renewal is due, and comes before anybody is told.
  * - Upcalls never enter the engine: they put work on the agenda (keeper.c).
  */
 #include "core/client.h"
@@ -322,8 +322,8 @@ static void on_grant(struct snib__hold *h, const struct snib__result *result)
     h->granted = snib__now();
     int64_t left_ns = snib__lease_left_ns(h, h->granted);
     int64_t wanted_ns = r->options.min_left_ms * SNIB__MS;
-    bool fresh = h->span_ns == SNIB__NEVER || h->span_ns - snib__elapsed_ns(h->since, h->granted) >=
-                                                  h->claim.ttl_ms * SNIB__MS / 3;
+    bool fresh = h->span_ns == SNIB__NEVER ||
+                 snib__elapsed_ns(h->since, h->granted) < result->left_ms * SNIB__MS / 3;
     if (fresh && (left_ns > wanted_ns || !wanted_ns)) {
         own(h);
     } else if (h->span_ns == SNIB__NEVER) {

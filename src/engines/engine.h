@@ -126,6 +126,7 @@ struct snib__claim {
     int mode;          /* enum snib_mode */
     unsigned permits;  /* of a counted lock, else 1 */
     int64_t ttl_ms;
+    unsigned span;           /* tokens wanted: more than one only with SNIB_TRAIT_TOKEN_SPAN */
     bool may_queue;          /* false: answer BUSY rather than QUEUED */
     bool listens;            /* somebody reacts to snib__report; may become true while held */
     unsigned char owner[16]; /* random, never shown; zero if engine->nameless */
@@ -192,8 +193,10 @@ struct snib__result {
 
     /* HELD_NOW: the token, and how long the engine keeps it: left_ms from `since`, the instant
      * before the request that this answer proves alive was sent. For a grant that comes by
-     * itself, that is the last request answered "still queued". left_ms -1: for ever. */
+     * itself, that is the last request answered "still queued"; for one that was made earlier
+     * ("yours already"), when it was made. left_ms -1: for ever. */
     uint64_t token;
+    unsigned span; /* so many tokens, from that one on, are the claim's; 0: just that one */
     struct snib__instant since;
     int64_t left_ms;
 

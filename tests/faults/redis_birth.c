@@ -161,7 +161,7 @@ TEST(without_the_right_to_look_it_works_unchecked)
     server_redis(&server, NULL);
     redisContext *raw = raw_open(server.port);
     raw_number(raw, "ACL SETUSER locks on >p resetkeys resetchannels -@all ~snib:* &snib:* "
-                    "+evalsha +eval +hmget +hset +hget +hgetall +hdel +hexists +del +pexpireat "
+                    "+evalsha +eval +hmget +hset +hget +hgetall +hdel +hexists +pexpireat "
                     "+time +publish +subscribe +pubsub|numsub +ping +select");
     char url[256];
     snprintf(url, sizeof url, "redis://locks:p@127.0.0.1:%d?quarantine=no", server.port);

@@ -140,14 +140,16 @@ TEST(a_forged_grant_is_not_believed)
     await_line(raw, "report", 1);
     raw_inbox(raw, inbox, sizeof inbox);
     static const char *const forged[] = {
-        "00000000000000000000000000000000 99 30000 snib:{report}",
+        "00000000000000000000000000000000 99 1 30000 snib:{report}",
         "00000000000000000000000000000000",
         "",
         " ",
         "x y z",
         "%s %n",
-        "00000000000000000000000000000000 0 0 snib:{report}",
-        "00000000000000000000000000000000-9999999999 1 1 snib:{report}",
+        "00000000000000000000000000000000 99 30000 snib:{report}",
+        "00000000000000000000000000000000 99 0 30000 snib:{report}",
+        "00000000000000000000000000000000 0 0 0 snib:{report}",
+        "00000000000000000000000000000000-9999999999 1 1 1 snib:{report}",
     };
     for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
         CHECK_INT(raw_number(raw, "PUBLISH %s %b", inbox, forged[i], strlen(forged[i])), ==, 1);
@@ -164,7 +166,7 @@ TEST(a_forged_grant_is_not_believed)
 
 static bool nobody_holds(void *raw)
 {
-    return raw_number(raw, "HGET snib:{report} n") == 0;
+    return raw_state(raw, "report", STATE_HOLDERS) == 0;
 }
 
 TEST(a_grant_that_nobody_here_wants_is_given_back_at_once)
@@ -182,11 +184,13 @@ TEST(a_grant_that_nobody_here_wants_is_given_back_at_once)
     long long now = raw_number(raw, "EVAL %s 0", "return redis.call('TIME')[1] * 1000");
     char ticket[300];
     snprintf(ticket, sizeof ticket,
-             "abcdefabcdefabcdefabcdefabcdefab x %lld 60000 60000 30000 %s a b", now + 60000,
+             "abcdefabcdefabcdefabcdefabcdefab x %lld 60000 60000 30000 1 %s a b", now + 60000,
              inbox);
-    raw_number(raw,
-               "HSET snib:{report} q:1 %s t:abcdefabcdefabcdefabcdefabcdefab %s head 1 tail 1 w 1",
-               ticket, "1 0");
+    char state[200];
+    snprintf(state, sizeof state, "0 %llu %lld 1 1 30000 60000 1 1 1",
+             (unsigned long long)snib_token(lease), now);
+    raw_number(raw, "HSET snib:{report} q:1 %s t:abcdefabcdefabcdefabcdefabcdefab %s s %s", ticket,
+               "1 0", state);
     give(&lease); /* goes to a claim that does not exist */
     CHECK(check_until(nobody_holds, raw, 2000));
     give(&other);
@@ -256,7 +260,7 @@ TEST(neighbouring_tokens_stay_different_however_large)
 {
     redisContext *raw = begin();
     snib *client = client_of(url_of(server.port, ""));
-    raw_number(raw, "HSET snib:{report} last 9007199254740001"); /* 16 digits */
+    raw_number(raw, "HSET snib:{report} s %s", "0 9007199254740001 0 0 0 0 0 1 0 0");
     for (uint64_t want = 9007199254740002; want < 9007199254740010; want++) {
         snib_lease *lease = take(client, "report", NULL);
         CHECK_UINT(snib_token(lease), ==, want);
@@ -407,7 +411,7 @@ TEST(killed_connections_are_replaced_and_nobody_loses_anything)
         CHECK_INT(raw_number(raw, "CLIENT KILL TYPE pubsub"), ==, 1);
         CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK);
         check_sleep_ms(300); /* the waiter is back in its place by then */
-        CHECK_INT(raw_number(raw, "HGET snib:{report} w"), ==, 1);
+        CHECK_INT(raw_state(raw, "report", STATE_WAITERS), ==, 1);
     }
     int64_t start = check_now_ns();
     give(&lease);

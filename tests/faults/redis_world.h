@@ -100,6 +100,22 @@ MAY_BE_UNUSED static long long raw_number(redisContext *raw, const char *format,
     return number;
 }
 
+/* One of the numbers in the state of a lock, from 0; docs/redis-protocol.md has their order. */
+enum { STATE_HOLDERS = 3, STATE_WAITERS = 9 };
+
+MAY_BE_UNUSED static long long raw_state(redisContext *raw, const char *name, int index)
+{
+    redisReply *reply = redisCommand(raw, "HGET snib:{%s} s", name);
+    CHECK(reply != NULL && reply->type != REDIS_REPLY_ERROR);
+    long long number = 0;
+    char *at = reply->str;
+    for (int i = 0; at && i <= index; i++) {
+        number = strtoll(at, &at, 10);
+    }
+    freeReplyObject(reply);
+    return number;
+}
+
 /* How many tickets are in line. */
 struct raw_line {
     redisContext *raw;
@@ -110,7 +126,7 @@ struct raw_line {
 static bool line_is(void *arg)
 {
     struct raw_line *line = arg;
-    return raw_number(line->raw, "HGET snib:{%s} w", line->name) == line->count;
+    return raw_state(line->raw, line->name, STATE_WAITERS) == line->count;
 }
 
 MAY_BE_UNUSED static void await_line(redisContext *raw, const char *name, long long count)

@@ -303,18 +303,22 @@ DIRECTED(a_clock_jump_is_no_loss_when_the_renewal_succeeds)
 
 DIRECTED(a_short_lease_is_renewed_in_time)
 {
-    struct sim_config c = directed_world(1, 30000);
+    struct sim_config c = directed_world(2, 30000);
+    c.handover_ms = 3000;
     sim_begin(&c);
-    machine(0)->lose_answers = 1;
+    struct ask *b = ask_for(1, -1);
+    sim_for(100);
+    CHECK(holds(b));
     struct ask *a = ask_for(0, -1);
     sim_for(100);
-    CHECK_INT(world.locks[0].holding, ==, 1);
-    world.locks[0].holders[0].ends_ns = world.now_ns + 15000 * MS; /* as the server likes it */
-    sim_for(3900);
-    CHECK(holds(a)); /* "yours already", 12 s left of 30 */
-    CHECK_INT(world.records[0]->renewals, ==, 0);
-    sim_for(4000);
-    CHECK_INT(world.records[0]->renewals, ==, 1); /* not in 10 s, with 1 s left */
+    sim_give_back(b);
+    sim_for(50);
+    CHECK(holds(a)); /* handed over for 3 s: believed at once */
+    uint64_t index = world.locks[0].holders[0].record;
+    CHECK_INT(world.records[index]->renewals, ==, 0);
+    sim_for(1500);
+    CHECK_INT(world.records[index]->renewals, ==, 1); /* not in 10 s */
+    CHECK_INT(snib_left_ms(a->lease), >, 20000);
     finish();
 }
 

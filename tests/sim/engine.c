@@ -291,6 +291,13 @@ void sim_deliver(struct machine *m, const struct message *message)
         .place = message->place,
         .code = message->code,
     };
+    int64_t gone_ns = (r->claim->ttl_ms - message->left_ms) * MS;
+    if (message->kind == ANSWER && message->about == ATTEMPT && message->left_ms >= 0 &&
+        gone_ns > 0) { /* "yours already": that lease began earlier */
+        result.since.boot_ns -= gone_ns;
+        result.since.raw_ns -= gone_ns;
+        result.left_ms = r->claim->ttl_ms;
+    }
     if (message->kind == EVICTED) {
         sim_report(r, SNIB_LOST);
     } else if (message->kind != ANSWER) {

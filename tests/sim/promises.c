@@ -104,7 +104,7 @@ static void check_new(const struct snib__hold *h, const struct machine *m, const
     struct snib__instant now = sim_clock(m);
     SIM_CHECK(snib__lease_left_ns(h, now) > least_wanted_ns(m, r), "granted with too little left");
     SIM_CHECK(r->renewals > 0 || h->span_ns == SNIB__NEVER ||
-                  h->span_ns - snib__elapsed_ns(h->since, now) >= h->claim.ttl_ms * MS / 3,
+                  snib__elapsed_ns(h->since, now) < h->span_ns * 10 / 9 / 3 + MS,
               "granted late, and not proved");
     if (h->claim.mode == SNIB_EXCLUSIVE && !r->broken) {
         struct lock *lock = &world.locks[r->name];

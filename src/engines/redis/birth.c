@@ -60,7 +60,8 @@ void snib__birth_greet(struct snib__redis *r, struct snib__redis_link *link)
         const char *select[] = {"SELECT", r->db};
         ask(r, link, SNIB__ASK_SELECT, 2, select);
     }
-    r->birth.denied = r->birth.unfit = r->birth.replica = r->birth.evicts = false;
+    r->birth.denied = r->birth.unfit = false;
+    r->birth.replica = r->birth.evicts = r->birth.narrow = false;
     r->birth.unchecked = 0;
     r->birth.uptime_s = -1;
     r->birth.run_id[0] = '\0';
@@ -99,6 +100,9 @@ static void read_info(struct snib__redis *r, const char *info)
     }
     if (field(info, "uptime_in_seconds", value, sizeof value)) {
         b->uptime_s = strtoll(value, NULL, 10);
+    }
+    if (field(info, "arch_bits", value, sizeof value)) {
+        b->narrow = strcmp(value, "32") == 0;
     }
     if (field(info, "role", value, sizeof value)) {
         b->replica = strcmp(value, "slave") == 0;
@@ -152,6 +156,8 @@ static void judge(struct snib__redis *r)
     char why[200];
     if (b->replica) {
         unfit(r, "this server is a replica: use its master");
+    } else if (b->narrow) {
+        unfit(r, "this is a 32-bit server: its scripts cannot print a token");
     } else if (b->evicts && r->session->values[SNIB__REDIS_EVICTION].number == 0) {
         snprintf(why, sizeof why,
                  "this server evicts keys when memory is short (%s): "

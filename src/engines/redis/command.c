@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ARGS_MAX 16
+#define ARGS_MAX 18
 #define RECHECK_MS 1000
 #define TICKET_MS 5000    /* several re-checks: one that is late does not cost the place */
 #define HAND_OVER_MS 2500 /* more than a re-check and its jitter: a lost message is noticed */
@@ -97,7 +97,7 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__ticket *t,
     static const char *const modes[] = {"x", "s", "c"};
     const struct snib__claim *claim = t->claim;
     struct call c;
-    char permits[12], ttl[24], lease[24], grant[24], not_after[24], info[256];
+    char permits[12], ttl[24], lease[24], grant[24], not_after[24], span[12], info[256];
     struct snib__redis_request request = request_of(r, SNIB__ASK_ATTEMPT, t, before);
     bool queue = claim->may_queue && r->inbox.state == SNIB__INBOX_READY;
 
@@ -110,6 +110,7 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__ticket *t,
     snprintf(grant, sizeof grant, "%lld",
              (long long)(claim->ttl_ms < HAND_OVER_MS ? claim->ttl_ms : HAND_OVER_MS));
     snprintf(not_after, sizeof not_after, "%lld", (long long)request.not_after_ms);
+    snprintf(span, sizeof span, "%u", claim->span > 1 ? claim->span : 1);
     snprintf(info, sizeof info, "%s %s", r->session->who, claim->label);
     begin(&c, r, &snib__redis_attempt, request.by_text);
     add(&c, modes[claim->mode]);
@@ -119,6 +120,7 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__ticket *t,
     add(&c, lease);
     add(&c, grant);
     add(&c, not_after);
+    add(&c, span);
     add(&c, info);
     if (!ask(r, &request, &c)) {
         return false;

@@ -151,8 +151,8 @@ static bool read_waiter(struct sight *s, const struct snib__reply *hash, const c
     char id[SNIB__ID_MAX + 1];
     long long expiry, lease, ttl, grant, place, since;
     int behind = 0;
-    if (sscanf(record, "%40s %c %lld %lld %lld %lld %*s %n", id, &s->mode, &expiry, &lease, &ttl,
-               &grant, &behind) != 6 ||
+    if (sscanf(record, "%40s %c %lld %lld %lld %lld %*d %*s %n", id, &s->mode, &expiry, &lease,
+               &ttl, &grant, &behind) != 6 ||
         sscanf(value_of(hash, "t:", id), "%lld %lld", &place, &since) != 2) {
         return false;
     }
@@ -219,7 +219,7 @@ static void tell(struct snib__redis *r, struct snib__query *query, const char *k
         count += read && s->expiry_ms > now_ms;
     }
     qsort(all, count, sizeof *all, by_order);
-    unsigned permits = (unsigned)strtoul(value_of(hash, "permits", ""), NULL, 10);
+    unsigned permits = (unsigned)strtoul(value_of(hash, "s", ""), NULL, 10);
     for (size_t i = 0; i < count; i++) {
         place += all[i].waits;
         show(r, query, key, &all[i], place, permits);

@@ -151,9 +151,17 @@ static void on_held(struct snib__redis *r, struct snib__ticket *t,
     struct snib__result held = {
         .status = SNIB__HELD_NOW,
         .token = (uint64_t)snib__reply_number(reply, 1),
+        .span = (unsigned)snib__reply_number(reply, 3),
         .since = request->sent,
         .left_ms = snib__reply_number(reply, 2),
     };
+    /* "Yours already": what is left of a lease that began earlier. */
+    int64_t gone_ns = (t->claim->ttl_ms - held.left_ms) * SNIB__MS;
+    if (gone_ns > 0) {
+        held.since.boot_ns -= gone_ns;
+        held.since.raw_ns -= gone_ns;
+        held.left_ms = t->claim->ttl_ms;
+    }
     snib__redis_answer(t, SNIB__ATTEMPT, &held);
 }
 

@@ -88,7 +88,7 @@ struct snib__inbox {
 struct snib__birth {
     bool unfit;
     bool denied; /* AUTH or SELECT was refused */
-    bool replica, evicts;
+    bool replica, evicts, narrow;
     int unchecked;         /* INFO sections that were refused */
     int64_t uptime_s;      /* -1 unknown */
     int64_t quarantine_ns; /* until then, by BOOTTIME, nobody is granted anything */

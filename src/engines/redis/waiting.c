@@ -116,7 +116,7 @@ void snib__waiting_inbox_failed(struct snib__redis *r)
 /* ---- Messages --------------------------------------------------------------------------- */
 
 static void accept_grant(struct snib__redis *r, struct snib__ticket *t, uint64_t token,
-                         int64_t left_ms)
+                         unsigned span, int64_t left_ms)
 {
     snib__waiting_remove(r, t);
     t->phase = SNIB__TICKET_HELD;
@@ -124,6 +124,7 @@ static void accept_grant(struct snib__redis *r, struct snib__ticket *t, uint64_t
     struct snib__result held = {
         .status = SNIB__HELD_NOW,
         .token = token,
+        .span = span,
         .since = t->asked,
         .left_ms = left_ms,
     };
@@ -143,15 +144,16 @@ void snib__waiting_granted(struct snib__redis *r, const char *message)
     memcpy(id, message, size);
     id[size] = '\0';
     uint64_t token = strtoull(space + 1, &rest, 10);
+    unsigned long span = *rest == ' ' ? strtoul(rest + 1, &rest, 10) : 0;
     int64_t left_ms = *rest == ' ' ? strtoll(rest + 1, &rest, 10) : 0;
-    if (token == 0 || left_ms <= 0 || *rest != ' ') {
+    if (token == 0 || span == 0 || left_ms <= 0 || *rest != ' ') {
         return;
     }
     struct snib__ticket *t = snib__owners_find(r, id);
     if (t) {
         /* While releasing, the release that is under way gives it back. */
         if (t->phase < SNIB__TICKET_HELD && t->asked.boot_ns != 0) {
-            accept_grant(r, t, token, left_ms);
+            accept_grant(r, t, token, (unsigned)span, left_ms);
         }
         return;
     }

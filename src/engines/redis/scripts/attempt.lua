@@ -5,15 +5,16 @@
 --
 -- ARGV[3] mode x, s or c      ARGV[4] permits, 0 unless counted   ARGV[5] ttl in ms
 -- ARGV[6] inbox, '' for a try ARGV[7] lease of the ticket in ms   ARGV[8] hand-over lease in ms
--- ARGV[9] not after, server ms, 0 for none                        ARGV[10] who and label
+-- ARGV[9] not after, server ms, 0 for none                        ARGV[10] tokens wanted, 1 or more
+-- ARGV[11] who and label
 --
--- HELD token left now | QUEUED place token left now info | BUSY 0 token left now info
+-- HELD token left tokens now | QUEUED place token left now info | BUSY 0 token left now info
 -- | KIND permits now | LATE now | DEAD now
 
-local mode, wanted, ttl, inbox = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local lease, not_after, info = tonumber(ARGV[7]), tonumber(ARGV[9]), ARGV[10]
+local mode, ttl, inbox, info = ARGV[3], ARGV[5], ARGV[6], ARGV[11]
+local wanted = ARGV[4] + 0
 
-if not_after > 0 and now > not_after then
+if ARGV[9] ~= '0' and now > ARGV[9] + 0 then
     return { 'LATE', now }
 end
 if dead ~= '' and string.find(dead, id .. ' ', 1, true) then
@@ -23,34 +24,31 @@ end
 -- Ours already: say for how long, and add nothing. One who speaks and does not hear must not keep
 -- it for ever by asking.
 if mine then
-    local token, _, expiry, span = match(mine, HOLDER)
-    local left = min(tonumber(expiry), now + span) - now
+    local token, expiry, span = match(mine, '^(%d+) %a (%d+) (%d+)$')
+    local left = math.min(expiry + 0, now + span) - now
     if left > 0 then
-        return { 'HELD', tonumber(token), left, now }
+        return { 'HELD', token + 0, left, 1, now }
     end
 end
 
-local function write_ticket(place)
-    till = max(till, now + lease)
-    call('HSET', key, 'q:' .. place, id .. ' ' .. mode .. ' ' .. num(now + lease) .. ' ' ..
-        num(lease) .. ' ' .. num(ttl) .. ' ' .. ARGV[8] .. ' ' .. inbox .. ' ' .. info)
-    changed = true
-end
-
 if ticket and inbox ~= '' then
-    call('PEXPIREAT', key, num(max(till, now + lease, math.floor(last / 1000) + retention)))
-    write_ticket(ticket)
+    --@include ticket.lua
+    call('PEXPIREAT', key, format('%d', math.max(till, math.floor(last / 1000) + ARGV[2])))
+    call('HSET', key, 'q:' .. ticket, record)
 end
-pump()
+if n > 0 or w > 0 then
+    --@include pump.lua
+end
 if not granted and w == 0 and (n == 0 or (permits == wanted and not x and
         (mode == 's' or (mode == 'c' and n < permits)))) then
+    local owner, lease, span = id, ttl, ARGV[10]
     permits = wanted
-    hold(id, mode, ttl, ttl, info)
-    granted = true
+    --@include hold.lua
+    granted, spanned = token, span
 end
 if granted then
-    store()
-    return { 'HELD', last, ttl, now }
+    --@include store.lua
+    return { 'HELD', granted, ttl + 0, spanned + 0, now }
 end
 
 local answer, place = 'BUSY', 0
@@ -63,14 +61,14 @@ elseif inbox ~= '' then
             head, tail = 1, 0
         end
         tail, w = tail + 1, w + 1
-        ticket = num(tail)
-        write_ticket(ticket)
-        call('HSET', key, 't:' .. id, ticket .. ' ' .. num(now))
+        ticket = format('%d', tail)
+        --@include ticket.lua
+        call('HSET', key, 'q:' .. ticket, record, 't:' .. id, format('%d %d', tail, now))
     end
-    place = min(tonumber(ticket) - head + 1, w)
+    place = math.min(ticket - head + 1, w)
 end
 if changed then
-    store()
+    --@include store.lua
 end
 if answer == 'KIND' then
     return { answer, permits, now }
@@ -81,8 +79,8 @@ local token, left, who = 0, -1, ''
 if o ~= '' then
     local seen = call('HMGET', key, 'h:' .. o, 'i:' .. o)
     if seen[1] then
-        local number, _, expiry, span = match(seen[1], HOLDER)
-        token, left, who = tonumber(number), min(tonumber(expiry), now + span) - now, seen[2] or ''
+        local number, expiry, span = match(seen[1], '^(%d+) %a (%d+) (%d+)$')
+        token, left, who = number + 0, math.min(expiry + 0, now + span) - now, seen[2] or ''
     end
 end
 return { answer, place, token, left, now, who }

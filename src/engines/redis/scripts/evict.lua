@@ -10,7 +10,7 @@ local answer = 'NONE'
 local all = call('HGETALL', key)
 for i = 1, #all, 2 do
     local owner = match(all[i], '^h:(.+)$')
-    if owner and match(all[i + 1], HOLDER) == ARGV[3] then
+    if owner and match(all[i + 1], '^%d+') == ARGV[3] then
         call('HDEL', key, 'h:' .. owner, 'i:' .. owner)
         answer, n, changed = 'GONE', n - 1, true
         if o == owner then
@@ -22,7 +22,7 @@ if changed then
     if n == 0 then
         x, due = false, 0
     end
-    pump()
-    store()
+    --@include pump.lua
+    --@include store.lua
 end
 return { answer, now }

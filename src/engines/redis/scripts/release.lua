@@ -7,7 +7,7 @@
 -- for nobody knows. Until then the id is remembered as dead and refused.
 -- GONE: it was ours | LEFT: was waiting | FREED: done before | NONE: not here; each with now.
 
-local loose = tonumber(ARGV[3])
+local loose = ARGV[3] + 0
 local answer = 'NONE'
 
 call('HDEL', key, 'h:' .. id, 'i:' .. id)
@@ -33,9 +33,9 @@ if loose < 0 then
     loose = now + 60000
 end
 if loose > now then
-    local kept, count = id .. ' ' .. num(loose), 1
+    local kept, count = format('%s %d', id, loose), 1
     for other, over in string.gmatch(dead, '(%S+) (%d+)') do
-        if tonumber(over) > now and other ~= id and count < 16 then
+        if over + 0 > now and other ~= id and count < 16 then
             kept, count = kept .. ' ' .. other .. ' ' .. over, count + 1
         end
     end
@@ -44,7 +44,7 @@ if loose > now then
 end
 
 if changed then
-    pump()
-    store()
+    --@include pump.lua
+    --@include store.lua
 end
 return { answer, now }

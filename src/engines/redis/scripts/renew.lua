@@ -6,24 +6,25 @@
 -- ARGV[1] owner id   ARGV[2] how long the last token is kept, ms   ARGV[3] ttl, ms
 -- HELD left-before now | NONE now
 
-local key, id, retention, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local key, id, ttl = KEYS[1], ARGV[1], ARGV[3] + 0
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local s = redis.call('HMGET', key, 'h:' .. id, 'n', 'due', 'until', 'last', 'at')
-if not s[1] then
+local f = redis.call('HMGET', key, 'h:' .. id, 's')
+if not f[1] then
     return { 'NONE', now }
 end
 
-local function num(x)
-    return string.format('%.0f', x)
-end
-
-local token, mode, expiry, span = string.match(s[1], '^(%d+) (%a) (%d+) (%d+)$')
-local left = math.min(tonumber(expiry), now + span) - now
-local due = s[2] == '1' and now + ttl or math.min(tonumber(s[3]), now + ttl)
-local till = math.max(tonumber(s[4]), now + ttl)
-redis.call('PEXPIREAT', key, num(math.max(till, math.floor(s[5] / 1000) + retention)))
+local token, mode, expiry, span = string.match(f[1], '^(%d+) (%a) (%d+) (%d+)$')
+local left = math.min(expiry + 0, now + span) - now
+local permits, last, at, n, x, due, till, queue = string.match(f[2],
+    '^(%d+) (%d+) (%d+) (%d+) (%d) (-?%d+) (-?%d+) (.*)$')
 -- `at` may not go back here: whoever sweeps must see that the clock did.
-redis.call('HSET', key, 'h:' .. id, token .. ' ' .. mode .. ' ' .. num(now + ttl) .. ' ' .. num(ttl),
-    'due', num(due), 'until', num(till), 'at', num(math.max(now, tonumber(s[6]))))
+local stamp = math.max(now, at + 0)
+due = n == '1' and now + ttl or math.min(at + due, now + ttl)
+till = math.max(at + till, now + ttl)
+redis.call('PEXPIREAT', key,
+    string.format('%d', math.max(till, math.floor(last / 1000) + ARGV[2])))
+redis.call('HSET', key, 'h:' .. id, string.format('%s %s %d %d', token, mode, now + ttl, ttl),
+    's', string.format('%s %s %d %s %s %d %d %s', permits, last, stamp, n, x, due - stamp,
+        till - stamp, queue))
 return { 'HELD', left, now }
