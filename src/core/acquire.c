@@ -294,7 +294,8 @@ static int start(struct snib__request *r)
         snib__timer_set(&client->timers, &r->timer,
                         snib__later(r->started.boot_ns, r->options.wait_ms * SNIB__MS));
     }
-    bool alone = r->place->line.after == &r->place->line && r->place->asking == 0;
+    bool alone =
+        r->place->line.after == &r->place->line && r->place->asking == 0 && !r->place->passer;
     if (r->options.wait_ms == 0 || alone) {
         snib__request_again(r);
     } else {

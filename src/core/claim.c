@@ -48,6 +48,9 @@ void snib__move(struct snib__hold *h, enum snib__stage to)
         h->lined_up = false;
         h->place->asking--;
     }
+    if (h->passes && to > SNIB__HELD) {
+        snib__pass_end(h);
+    }
     if (to == SNIB__LOST) {
         h->lost = true;
     }
@@ -139,6 +142,7 @@ struct snib__hold *snib__hold_make(struct snib__request *r)
         .mode = o->mode,
         .permits = o->permits,
         .ttl_ms = o->ttl_ms,
+        .span = snib__pass_wanted(r),
         .may_queue = o->wait_ms != 0,
         .listens = o->on_event != NULL,
         .state = h->state,
@@ -290,7 +294,7 @@ static void give_back(struct snib__hold *h, int64_t left_ns)
     snib__request_finish(r, SNIB_ELOST);
 }
 
-static void own(struct snib__hold *h)
+void snib__hold_own(struct snib__hold *h)
 {
     struct snib__request *r = h->request;
     snib *client = h->client;
@@ -299,6 +303,9 @@ static void own(struct snib__hold *h)
         snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
         snib__request_finish(r, SNIB_ENOMEM);
         return;
+    }
+    if (h->passes) {
+        h->place->passer = h;
     }
     snib__lease_begin(h);
     snib__request_finish(r, SNIB_OK);
@@ -316,16 +323,17 @@ static void on_grant(struct snib__hold *h, const struct snib__result *result)
         h->span_ns = result->left_ms * SNIB__MS - snib__drift_ns(result->left_ms * SNIB__MS);
     }
     if (h->span_ns == SNIB__NEVER && h->max_hold_ns == SNIB__NEVER) {
-        own(h);
+        snib__hold_own(h);
         return;
     }
     h->granted = snib__now();
+    snib__pass_begin(h, result->span);
     int64_t left_ns = snib__lease_left_ns(h, h->granted);
     int64_t wanted_ns = r->options.min_left_ms * SNIB__MS;
     bool fresh = h->span_ns == SNIB__NEVER ||
                  snib__elapsed_ns(h->since, h->granted) < result->left_ms * SNIB__MS / 3;
     if (fresh && (left_ns > wanted_ns || !wanted_ns)) {
-        own(h);
+        snib__hold_own(h);
     } else if (h->span_ns == SNIB__NEVER) {
         give_back(h, left_ns); /* max_hold is shorter than min_left: refused earlier */
     } else {
@@ -360,7 +368,8 @@ static void on_proof(struct snib__hold *h, const struct snib__result *result)
     struct snib__request *r = h->request;
     struct snib__instant now = snib__now();
     if (result->status == SNIB__HELD_NOW && result->left_ms >= 0) {
-        if (result->token) { /* the old grant may have ended, and the claim been granted again */
+        snib__pass_end(h);   /* the old grant may have ended, */
+        if (result->token) { /* and the claim been granted again */
             h->token = result->token;
         }
         h->since = result->since;
@@ -368,7 +377,7 @@ static void on_proof(struct snib__hold *h, const struct snib__result *result)
         h->granted = now;
         int64_t left_ns = snib__lease_left_ns(h, now);
         if (left_ns > r->options.min_left_ms * SNIB__MS) {
-            own(h);
+            snib__hold_own(h);
             return;
         }
         if (left_ns > 0) {

@@ -147,6 +147,7 @@ static snib *new_client(void)
     snib__ring(&client->agenda);
     snib__ring(&client->tickets);
     snib__ring(&client->waiters);
+    snib__ring(&client->woken);
     snib__ring(&client->calls);
     char host[65] = "";
     if (gethostname(host, sizeof host - 1) < 0 || !host[0]) {

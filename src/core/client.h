@@ -149,7 +149,8 @@ struct snib__place {
     unsigned users;          /* holds that exist, also those only a lease still refers to */
     unsigned asking;         /* of holds, not yet granted and with a place in line */
     int asking_mode;
-    bool line_held; /* nobody goes for the moment */
+    bool line_held;            /* nobody goes for the moment */
+    struct snib__hold *passer; /* will go to the next in line without the engine */
     char name[];
 };
 
@@ -196,6 +197,8 @@ struct snib__hold {
     bool started;                  /* the engine has seen it */
     bool counted;                  /* in client->outstanding */
     int proofs;                    /* renewals tried while PROVING */
+    unsigned passes;               /* how often it may still be passed on */
+    int64_t pass_until_ns;         /* and until when */
     struct snib__request *request; /* NULL once answered */
 
     const void *owner;
@@ -265,6 +268,7 @@ struct snib {
     bool submitted; /* something new went to the engine since the driver last looked */
     struct snib__sleeper sleeper; /* of the driver */
     struct snib__link waiters;    /* blocked threads */
+    struct snib__link woken;      /* those of them that have their answer, and are not told yet */
 
     pthread_t keeper;
     bool keeper_made, keeper_runs, keeper_stops;
@@ -318,12 +322,20 @@ void snib__requests_cancel(snib *client);
 
 /* claim.c */
 struct snib__hold *snib__hold_make(struct snib__request *);
+void snib__hold_own(struct snib__hold *);   /* its request is answered: a lease */
 void snib__hold_leave(struct snib__hold *); /* give back whatever stage it is in */
 void snib__hold_drop(struct snib__hold *);  /* free it if neither engine nor user has it */
 void snib__move(struct snib__hold *, enum snib__stage);
 void snib__count(struct snib__hold *);             /* does it wait for the engine? */
 void snib__do(struct snib__hold *, unsigned what); /* put on the agenda */
 void snib__hold_end(struct snib__hold *);          /* RELEASED; the memory may be gone after */
+
+/* pass.c */
+unsigned snib__pass_wanted(const struct snib__request *); /* tokens */
+void snib__pass_begin(struct snib__hold *, unsigned span);
+void snib__pass_end(struct snib__hold *);
+bool snib__pass_awaited(const struct snib__place *, const struct snib__request *);
+bool snib__pass(struct snib__hold *); /* released, and nobody has it: to the next in line? */
 
 /* lease.c */
 snib_lease *snib__lease_add(struct snib__hold *, const snib_options *, snib_ticket);

@@ -78,8 +78,9 @@ int64_t snib__settle(snib *client)
 {
     for (;;) {
         if (client->agenda.after != &client->agenda) {
-            client->submitted = true;
+            client->session.quiet = false;
             perform(client, SNIB__OF(client->agenda.after, struct snib__hold, in_agenda));
+            client->submitted |= !client->session.quiet;
             continue;
         }
         int64_t next = snib__timers_next(&client->timers);
@@ -132,6 +133,17 @@ static void nudge(struct snib__sleeper *s)
     }
 }
 
+/* Those whose answers came in while the driver was at work. Woken one by one at once, each would
+ * find the mutex taken and go to sleep again. */
+static void wake_all(snib *client)
+{
+    while (client->woken.after != &client->woken) {
+        struct snib__waiter *w = SNIB__OF(client->woken.after, struct snib__waiter, link);
+        snib__unlink(&w->link);
+        pthread_cond_signal(&w->cond);
+    }
+}
+
 /* Sleep with the mutex given up. True: nudged. */
 static bool sleep_on(snib *client, struct snib__sleeper *s, struct pollfd fds[], size_t n,
                      int64_t until_ns)
@@ -153,6 +165,7 @@ static bool sleep_on(snib *client, struct snib__sleeper *s, struct pollfd fds[],
     }
     all[n] = (struct pollfd){.fd = s->wake_fd, .events = POLLIN};
     all[n + 1] = (struct pollfd){.fd = s->timer_fd, .events = POLLIN};
+    wake_all(client);
     s->until_ns = until_ns;
     s->asleep = true;
     pthread_mutex_unlock(&client->lock);
@@ -193,6 +206,7 @@ static void drive(snib *client, const bool *ready)
     }
     client->driving = false;
     snib__settle(client);
+    wake_all(client);
 }
 
 void snib__waiter_init(struct snib__waiter *w)
@@ -250,7 +264,13 @@ void snib__wait_for(snib *client, struct snib__waiter *w)
 void snib__wake(snib *client, struct snib__waiter *w)
 {
     w->ready = true;
-    if (w->blocked) {
+    if (w->blocked && client->driving) {
+        snib__unlink(&w->link);
+        snib__link_last(&client->woken, &w->link);
+        if (client->sleeper.asleep) {
+            wake_all(client);
+        }
+    } else if (w->blocked) {
         pthread_cond_signal(&w->cond);
     } else if (w->drives) {
         nudge(&client->sleeper);

@@ -131,6 +131,7 @@ void snib__lease_lose(struct snib__hold *h, const char *why)
     snib__timer_clear(&h->client->timers, &h->timer);
     tell_all(h, why);
     snib__lease_answer(h, SNIB_ELOST);
+    snib__place_admit(h->client, h->place); /* it will not be passed on */
 }
 
 void snib__lease_doubt(struct snib__hold *h, const char *why)
@@ -138,6 +139,7 @@ void snib__lease_doubt(struct snib__hold *h, const char *why)
     if (h->stage == SNIB__HELD) {
         snib__move(h, SNIB__DOUBTFUL);
         tell_all(h, why);
+        snib__place_admit(h->client, h->place);
     }
 }
 
@@ -221,6 +223,9 @@ static void schedule(struct snib__hold *h, struct snib__instant now)
     if (h->stage == SNIB__HELD && h->max_hold_ns != SNIB__NEVER) {
         wait = least(wait, left - notice_ns(h));
     }
+    if (h->passes) {
+        wait = least(wait, h->pass_until_ns - now.boot_ns);
+    }
     if (wait == SNIB__NEVER) {
         snib__timer_clear(&h->client->timers, &h->timer);
         return;
@@ -248,6 +253,10 @@ void snib__lease_tick(struct snib__hold *h, struct snib__instant now)
         return;
     }
     doubt(h, now);
+    if (h->passes && now.boot_ns >= h->pass_until_ns) {
+        snib__pass_end(h);
+        snib__place_admit(h->client, h->place);
+    }
     int64_t slack = h->claim.ttl_ms >= 3000 ? BATCH_NS : 0;
     if (until_renewal_ns(h, now) <= slack) {
         h->renew_tried = now;
@@ -258,8 +267,10 @@ void snib__lease_tick(struct snib__hold *h, struct snib__instant now)
 
 void snib__lease_begin(struct snib__hold *h)
 {
-    h->renew_tried = h->since;
-    snib__move(h, SNIB__HELD);
+    if (h->stage != SNIB__HELD) { /* else it was passed on */
+        h->renew_tried = h->since;
+        snib__move(h, SNIB__HELD);
+    }
     if (timed(h)) {
         schedule(h, h->granted);
     }
@@ -476,7 +487,7 @@ int snib_release(snib_lease **where, snib_error *err)
     if (--h->lease_count == 0) {
         if (h->stage >= SNIB__RELEASING) {
             snib__hold_drop(h);
-        } else {
+        } else if (!snib__pass(h)) {
             h->releaser = asynchronous ? NULL : &releaser;
             snib__hold_leave(h);
             snib__settle(client);

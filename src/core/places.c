@@ -121,6 +121,9 @@ void snib__place_put(snib *client, struct snib__place *place)
 
 static bool may_go(const struct snib__place *place, const struct snib__request *r)
 {
+    if (snib__pass_awaited(place, r)) {
+        return false;
+    }
     if (place->asking == 0) {
         return true;
     }

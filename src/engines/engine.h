@@ -35,8 +35,10 @@
  *       UNKNOWN: sent, no answer. The core attempts again or releases.
  *       FAILED: refused, with a code; nothing left at the engine.
  *     Attempts are idempotent: sent twice for one claim, they count once.
- *   renew    ->  HELD (with since and left) | GONE | UNKNOWN | FAILED
- *       Extend where there is a lease, verify where there is none.
+ *   renew    ->  HELD (with token, since and left) | GONE | UNKNOWN | FAILED
+ *       Extend where there is a lease, verify where there is none. The token is that of the grant
+ *       which was extended: one that ended unseen may have been followed by another for the same
+ *       id. 0 only if that cannot happen.
  *   release  ->  GONE (freed it, or was only waiting) | LOST (it was not ours) | UNKNOWN
  *       Comes once per claim, in any phase after the first attempt: held, queued, or with the
  *       attempt still outstanding; a grant still on its way is given back too. Answered exactly
@@ -115,6 +117,7 @@ struct snib__session {
     int64_t timeout_ms; /* bound of one request to the engine */
     unsigned traits;    /* starts as engine->traits; open may take some away */
     int attend;         /* the engine's: above 0, somebody must drive even if nobody waits */
+    bool quiet;         /* set in a slot: a thread that sleeps in drive need not look at this */
     void *state;        /* engine->session_size bytes, zeroed before open */
 };
 

@@ -148,6 +148,7 @@ static void submit(struct machine *m, size_t index, enum sim_kind kind)
         .name = r->name,
         .mode = r->claim->mode,
         .permits = r->claim->permits,
+        .span = r->claim->span,
         .may_queue = r->claim->may_queue,
         .ttl_ms = r->claim->ttl_ms,
         .sent = sim_clock(m),
@@ -282,6 +283,7 @@ void sim_deliver(struct machine *m, const struct message *message)
     struct snib__result result = {
         .status = message->status,
         .token = message->token,
+        .span = message->span,
         .since = message->sent,
         .left_ms = message->left_ms,
         .retry_ms = message->retry_ms,
@@ -372,6 +374,9 @@ static int engine_open(struct snib__session *s, snib_error *err)
     own->open = true;
     if (!world.config.leased) {
         s->traits &= ~(unsigned)SNIB_TRAIT_LEASED;
+    }
+    if (!world.config.span) {
+        s->traits &= ~(unsigned)SNIB_TRAIT_TOKEN_SPAN;
     }
     return SNIB_OK;
 }
@@ -509,7 +514,7 @@ const struct snib__engine sim_engine = {
     .summary = "a simulated server",
     .promise = "whatever the dice say",
     .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_LEASED |
-              SNIB_TRAIT_TTL_PER_LOCK,
+              SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_TOKEN_SPAN,
     .session_size = sizeof(struct session),
     .claim_size = sizeof(size_t),
     .params = no_params,

@@ -41,8 +41,10 @@ static void check_belief(const struct snib__hold *h, const struct machine *m,
     }
     const struct holder *truth = sim_holder(r->name, r->owner);
     SIM_CHECK(truth, "machine %d believes in name %d, the server does not", m->index, r->name);
-    SIM_CHECK(truth->token == h->token, "machine %d has token %llu, the server %llu", m->index,
-              (unsigned long long)h->token, (unsigned long long)truth->token);
+    uint64_t last = truth->token + (truth->span > 1 ? truth->span - 1 : 0);
+    SIM_CHECK(h->token >= truth->token && h->token <= last,
+              "machine %d has token %llu, the server %llu", m->index, (unsigned long long)h->token,
+              (unsigned long long)truth->token);
     int n = belief_count[r->name];
     SIM_CHECK(n < ENTRIES, "too many believers: make ENTRIES larger");
     beliefs[r->name][n] = (struct belief){h, m};
@@ -114,9 +116,34 @@ static void check_new(const struct snib__hold *h, const struct machine *m, const
     }
 }
 
+/* To another ask of the same machine, with the next token. */
+static void check_passed(const struct snib__hold *h, const struct machine *m, struct record *r)
+{
+    struct lock *lock = &world.locks[r->name];
+    sim_reach(PATH_PASSED);
+    if (h->leases.after != &h->leases) {
+        r->ticket = SNIB__OF(h->leases.after, snib_lease, link)->ticket;
+    }
+    SIM_CHECK(h->claim.mode == SNIB_EXCLUSIVE, "a shared hold was passed on");
+    SIM_CHECK(h->granted.boot_ns < h->pass_until_ns, "passed on after its time");
+    SIM_CHECK(h->token == r->seen_token + 1, "token %llu was passed on with %llu",
+              (unsigned long long)r->seen_token, (unsigned long long)h->token);
+    SIM_CHECK(snib__lease_left_ns(h, sim_clock(m)) > least_wanted_ns(m, r),
+              "passed on with too little left");
+    if (!r->broken) {
+        SIM_CHECK(h->token > lock->believed_token, "token %llu passed on after token %llu",
+                  (unsigned long long)h->token, (unsigned long long)lock->believed_token);
+        lock->believed_token = h->token;
+    }
+}
+
 static void watch_stage(const struct snib__hold *h, const struct machine *m, struct record *r)
 {
     SIM_CHECK(!r->lost || h->lost, "a lost claim is not lost any more");
+    if (h->stage == SNIB__HELD && r->stage == SNIB__HELD && h->token != r->seen_token) {
+        check_passed(h, m, r);
+    }
+    r->seen_token = h->token;
     if (r->stage == h->stage && r->attempts > 0) {
         return;
     }
@@ -268,7 +295,11 @@ static void check_place(const struct machine *m, const struct snib__place *p, st
     SIM_CHECK(p->asking == asking, "place: asking is %u, %u counted", p->asking, asking);
     SIM_CHECK(p->users == users, "place: users is %u, %u counted", p->users, users);
     SIM_CHECK(!p->line_held, "the line is still held");
-    SIM_CHECK(p->line.after == &p->line || asking > 0, "nobody asks, and there is a line");
+    const struct snib__hold *passer = p->passer;
+    SIM_CHECK(!passer || (passer->stage == SNIB__HELD && passer->passes && passer->timer.slot),
+              "what will be passed on is not held, or nobody looks when it will not be");
+    SIM_CHECK(p->line.after == &p->line || asking > 0 || passer,
+              "nobody asks, and there is a line");
 }
 
 static void check_requests(const struct machine *m, struct books *books)

@@ -99,7 +99,9 @@ static struct holder *grant(struct lock *lock, const struct holder *as, int64_t 
     } else {
         h->token = ++lock->last_token;
         if (h->mode == SNIB_EXCLUSIVE) {
-            lock->exclusive_token = h->token;
+            h->span = h->span < world.config.span ? h->span : world.config.span;
+            lock->last_token += h->span > 1 ? h->span - 1 : 0;
+            lock->exclusive_token = lock->last_token;
         }
     }
     h->ends_ns = lease_end(lease_ms);
@@ -124,6 +126,7 @@ static void push(const struct waiting *w, int name, enum sim_kind kind, const st
         .entry = w->entry,
         .status = kind == GRANTED ? SNIB__HELD_NOW : SNIB__BUSY,
         .token = h ? h->token : 0,
+        .span = h ? h->span : 0,
         .left_ms = h && world.config.leased ? (h->ends_ns - world.now_ns) / MS : -1,
     };
     sim_push(&message);
@@ -150,6 +153,7 @@ static void pump(int name)
             .machine = w.machine,
             .mode = w.mode,
             .life = w.life,
+            .span = w.span,
             .ttl_ms = w.ttl_ms,
         };
         remove_waiting(lock, 0);
@@ -164,6 +168,7 @@ static void say_held(const struct holder *h, struct message *answer)
 {
     answer->status = SNIB__HELD_NOW;
     answer->token = h->token;
+    answer->span = 0; /* of a grant that was made before, nobody knows how many are used up */
     answer->left_ms = world.config.leased ? (h->ends_ns - world.now_ns) / MS : -1;
 }
 
@@ -198,6 +203,7 @@ static void queue_up(struct lock *lock, const struct message *request, struct me
             .mode = request->mode,
             .life = request->life,
             .permits = request->permits,
+            .span = request->span,
             .ttl_ms = request->ttl_ms,
         };
     }
@@ -237,9 +243,12 @@ static void attempt(struct lock *lock, const struct message *request, struct mes
             .machine = request->machine,
             .mode = request->mode,
             .life = request->life,
+            .span = request->span,
             .ttl_ms = request->ttl_ms,
         };
-        say_held(grant(lock, &as, request->ttl_ms), answer);
+        struct holder *h = grant(lock, &as, request->ttl_ms);
+        say_held(h, answer);
+        answer->span = h->span;
     } else if (request->may_queue && world.config.style != REFUSES) {
         queue_up(lock, request, answer);
     } else {

@@ -45,7 +45,7 @@ struct message {
     uint64_t request;
     uint64_t owner;
     int name, mode;
-    unsigned permits;
+    unsigned permits, span; /* tokens: wanted, or given */
     bool may_queue;
     int64_t ttl_ms;
     struct snib__instant sent; /* on the machine's clocks */
@@ -77,6 +77,7 @@ struct sim_config {
     bool leased;
     int64_t ttl_ms, timeout_ms, recheck_ms;
     int64_t handover_ms; /* the lease of a lock handed over; 0: as any other */
+    unsigned span;       /* most tokens of a grant; 0: no such thing */
 
     int64_t delay_ms;                                   /* most of a usual message */
     int slow, lose, lose_answer, twice;                 /* of messages */
@@ -166,6 +167,7 @@ struct record {
     struct snib__instant queued_since;
     uint64_t entry;
     uint64_t token; /* of the server's last grant */
+    uint64_t seen_token;
     enum snib__stage stage;
     bool lost;
 };
@@ -174,7 +176,7 @@ struct holder {
     uint64_t owner, token;
     size_t record;
     int machine, mode;
-    unsigned life;
+    unsigned life, span;
     int64_t ttl_ms, ends_ns;
 };
 
@@ -182,7 +184,7 @@ struct waiting {
     uint64_t owner, entry;
     size_t record;
     int machine, mode;
-    unsigned life, permits;
+    unsigned life, permits, span;
     int64_t ttl_ms, ends_ns;
     bool nudged;
 };
@@ -311,6 +313,7 @@ bool sim_believes(const struct snib__hold *h, const struct machine *m);
 #define SIM_PATHS(X)                                                                               \
     X(PROVED)                                                                                      \
     X(PROVED_BY_RENEWAL)                                                                           \
+    X(PASSED)                                                                                      \
     X(CLAIMED_ANEW)                                                                                \
     X(STALE_TOKEN)                                                                                 \
     X(REENTERED)                                                                                   \

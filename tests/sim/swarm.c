@@ -89,6 +89,7 @@ void sim_draw_config(struct sim_config *c, uint64_t seed)
     for (int i = 0; i < c->names; i++) {
         c->permits[i] = sim_chance(25) ? 1 + (unsigned)sim_roll(3) : 0;
     }
+    c->span = c->leased && sim_chance(50) ? 2 + (unsigned)sim_roll(5) : 0;
     draw_network(c);
     draw_faults(c);
     draw_users(c);

@@ -46,6 +46,9 @@ static const struct snib__param params[] = {
     [SNIB__REDIS_RETENTION] = {"retention", SNIB__DURATION, "1h", 1000, 30 * DAY_MS, NULL,
                                "how long a free name's last token is kept: the largest backward "
                                "step of the server's clock that tokens survive"},
+    [SNIB__REDIS_PASSING] = {"passing", SNIB__FLAG, "yes", 0, 1, NULL,
+                             "one grant serves several threads of a process, up to 100 and for "
+                             "50 ms, before another process has its turn"},
     [SNIB__REDIS_PARAMS] = {.name = NULL},
 };
 
@@ -143,6 +146,9 @@ static int open_session(struct snib__session *session, snib_error *err)
     r->peer.timeout_ms = session->timeout_ms;
     r->quarantine_ms = session->max_lease_ms * 11 / 10 + 2000;
     r->birth.uptime_s = -1;
+    if (!session->values[SNIB__REDIS_PASSING].number) {
+        session->traits &= ~(unsigned)SNIB_TRAIT_TOKEN_SPAN;
+    }
     snib__link_init(&r->link, &snib__redis_calls, &r->peer, r);
     snib__inbox_init(r);
     int rc = read_place(r, err);
@@ -245,7 +251,8 @@ const struct snib__engine snib__engine_redis = {
     .summary = "one Redis server: a hash per lock, scripts, direct hand-over",
     .promise = "one holder while the server keeps its data and its clock; restarts are waited out",
     .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_LEASED |
-              SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_CROSS_HOST | SNIB_TRAIT_BREAKS,
+              SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_TOKEN_SPAN | SNIB_TRAIT_CROSS_HOST |
+              SNIB_TRAIT_BREAKS,
     .session_size = sizeof(struct snib__redis),
     .claim_size = sizeof(struct snib__ticket),
     .params = params,

@@ -44,6 +44,11 @@ bool snib__link_idle(const struct snib__redis_link *l)
     return l->count == 0;
 }
 
+bool snib__link_clear(const struct snib__redis_link *l)
+{
+    return l->state == SNIB__LINK_UP && !l->broken && snib__buffer_left(&l->out) == 0;
+}
+
 /* ---- The ring --------------------------------------------------------------------------- */
 
 static struct snib__redis_request *at(const struct snib__redis_link *l, size_t index)

@@ -89,6 +89,14 @@ void snib__redis_try(struct snib__redis *r, struct snib__ticket *t)
     }
 }
 
+/* Whoever submits sends. A driver that sleeps waits for answers already if others are on their way,
+ * and no later than for theirs. */
+static void dispatch(struct snib__redis *r, bool idle)
+{
+    snib__link_flush(&r->link);
+    r->session->quiet = !idle && snib__link_clear(&r->link);
+}
+
 void snib__redis_attempt_claim(struct snib__claim *claim)
 {
     struct snib__redis *r = snib__redis_of(claim->session);
@@ -102,9 +110,7 @@ void snib__redis_attempt_claim(struct snib__claim *claim)
         return;
     }
     snib__redis_try(r, t);
-    if (idle) {
-        snib__link_flush(&r->link);
-    }
+    dispatch(r, idle);
 }
 
 void snib__redis_renew_claims(struct snib__claim *const claims[], size_t n)
@@ -119,9 +125,7 @@ void snib__redis_renew_claims(struct snib__claim *const claims[], size_t n)
             answer_unknown(t, SNIB__RENEW, "out of memory");
         }
     }
-    if (idle) {
-        snib__link_flush(&r->link);
-    }
+    dispatch(r, idle);
 }
 
 void snib__redis_release_claim(struct snib__claim *claim)
@@ -136,8 +140,8 @@ void snib__redis_release_claim(struct snib__claim *claim)
         end_release(r, t, SNIB__GONE); /* the server has never heard of it */
     } else if (!snib__ask_release(r, t, NULL)) {
         end_release(r, t, SNIB__UNKNOWN);
-    } else if (idle) {
-        snib__link_flush(&r->link);
+    } else {
+        dispatch(r, idle);
     }
 }
 
@@ -276,6 +280,7 @@ static void on_renew(struct snib__redis *r, struct snib__ticket *t,
     }
     struct snib__result held = {
         .status = SNIB__HELD_NOW,
+        .token = (uint64_t)snib__reply_number(reply, 1),
         .since = request->sent,
         .left_ms = t->claim->ttl_ms,
     };

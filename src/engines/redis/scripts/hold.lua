@@ -18,5 +18,8 @@ if expiry > till then
     till = expiry
 end
 n, x, o, changed = n + 1, mode == 'x', owner, true
-call('HSET', key, 'h:' .. owner, format('%d %s %d %d', token, mode, expiry, ttl),
-    'i:' .. owner, format('%d %s', now, info))
+if holder then
+    call('HSET', key, holder, entry, about, note)
+end
+holder, entry = 'h:' .. owner, format('%d %s %d %d', token, mode, expiry, ttl)
+about, note = 'i:' .. owner, format('%d %s', now, info)

@@ -4,7 +4,7 @@
 -- loss. Starts with PEXPIREAT, which passes when the memory is full; after it, so does HSET.
 --
 -- ARGV[1] owner id   ARGV[2] how long the last token is kept, ms   ARGV[3] ttl, ms
--- HELD left-before now | NONE now
+-- HELD token left-before now | NONE now
 
 local key, id, ttl = KEYS[1], ARGV[1], ARGV[3] + 0
 local clock = redis.call('TIME')
@@ -27,4 +27,4 @@ redis.call('PEXPIREAT', key,
 redis.call('HSET', key, 'h:' .. id, string.format('%s %s %d %d', token, mode, now + ttl, ttl),
     's', string.format('%s %s %d %s %s %d %d %s', permits, last, stamp, n, x, due - stamp,
         till - stamp, queue))
-return { 'HELD', left, now }
+return { 'HELD', token + 0, left, now }

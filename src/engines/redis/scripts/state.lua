@@ -28,3 +28,5 @@ if f[1] then
 end
 
 local changed, granted, spanned, messages = false, nil, 1, nil
+local holder, entry, about, note -- what hold.lua leaves to store.lua to write
+local last_before, till_before = last, till

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Passing: an exclusive hold goes from one request of this process to the next without the engine.
+ *
+ * A thousand threads on one lock would send two requests for each of their turns. An engine that
+ * gives several tokens with one grant (SNIB_TRAIT_TOKEN_SPAN) lets us use the same grant again and
+ * again, each time with the next token:
+ *
+ *   granted  tokens 7 8 9 | released, somebody in line: 8 | released: 9 | released: to the engine
+ *
+ * Safety. At the engine it is one claim with one lease, renewed and lost as one; whoever has it
+ * here, one at a time, believes in it for as long as the clock says. All its tokens are larger than
+ * any that were given before it and smaller than any that will be given after it. It is passed only
+ * while it is plainly held: not in doubt, not near its end, and never after a release was sent.
+ *
+ * Other processes wait meanwhile, so it is bounded: MOST passes, and TIME from the grant. While it
+ * may be passed, nobody of this process asks the engine for the same lock; when it may not any
+ * more, the next in line asks at once, and has a place in the engine's queue while it is held.
+ *
+ * What others see is the first of its tokens: looking at a lock must not cost those who use it.
+ */
+#include "core/client.h"
+
+#include <string.h>
+
+#define MOST 100U
+#define TIME_NS (50 * SNIB__MS)
+
+unsigned snib__pass_wanted(const struct snib__request *r)
+{
+    bool others = r->place->line.after != &r->place->line;
+    return others && r->options.mode == SNIB_EXCLUSIVE && r->options.wait_ms != 0 &&
+                   r->client->session.traits & SNIB_TRAIT_TOKEN_SPAN
+               ? MOST + 1
+               : 1;
+}
+
+void snib__pass_begin(struct snib__hold *h, unsigned span)
+{
+    h->passes = span > 1 ? span - 1 : 0;
+    if (h->passes) {
+        h->pass_until_ns = snib__later(h->granted.boot_ns, TIME_NS);
+    }
+}
+
+void snib__pass_end(struct snib__hold *h)
+{
+    h->passes = 0;
+    if (h->place->passer == h) {
+        h->place->passer = NULL;
+    }
+}
+
+/* Would it do for this request, as far as the request is concerned? */
+static bool suits(const struct snib__hold *h, const struct snib__request *r)
+{
+    const snib_options *o = &r->options;
+    return o->mode == SNIB_EXCLUSIVE && o->ttl_ms == h->claim.ttl_ms &&
+           strcmp(o->label ? o->label : "", h->label) == 0;
+}
+
+bool snib__pass_awaited(const struct snib__place *place, const struct snib__request *r)
+{
+    return place->passer && suits(place->passer, r);
+}
+
+static struct snib__request *next_in_line(const struct snib__place *place)
+{
+    return place->line.after != &place->line
+               ? SNIB__OF(place->line.after, struct snib__request, link)
+               : NULL;
+}
+
+bool snib__pass(struct snib__hold *h)
+{
+    snib *client = h->client;
+    /* Who is at the engine already, because it would not do for him, came earlier. */
+    bool in_turn = h->passes && h->place->asking == 0;
+    struct snib__request *r = in_turn ? next_in_line(h->place) : NULL;
+    if (!r || h->stage != SNIB__HELD || client->closing || !suits(h, r)) {
+        return false;
+    }
+    const snib_options *o = &r->options;
+    struct snib__instant now = snib__now();
+    int64_t left_ns = h->span_ns - snib__elapsed_ns(h->since, now);
+    int64_t most_ns = o->max_hold_ms ? o->max_hold_ms * SNIB__MS : SNIB__NEVER;
+    int64_t for_it_ns = left_ns < most_ns ? left_ns : most_ns;
+    if (now.boot_ns >= h->pass_until_ns || left_ns < h->span_ns / 2 ||
+        for_it_ns <= o->min_left_ms * SNIB__MS) {
+        return false;
+    }
+    snib__lease_answer(h,
+                       SNIB_ESTATE); /* of those who asked about it, and gave it back meanwhile */
+    snib__unlink(&r->link);
+    h->passes--;
+    h->token++;
+    h->granted = now;
+    h->owner = o->owner;
+    h->no_renew = (o->flags & SNIB_NO_RENEW) != 0;
+    h->max_hold_ns = most_ns;
+    h->claim.listens = o->on_event != NULL;
+    h->first_used = false;
+    h->request = r;
+    r->hold = h;
+    if (!h->passes) {
+        snib__pass_end(h);
+    }
+    snib__hold_own(h);
+    return true;
+}
