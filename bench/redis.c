@@ -455,19 +455,31 @@ static void hold_many(int count)
     snib_close(client);
 }
 
+static void put_apart(void)
+{
+    put_on(server, 0);
+    put_on(0, 1);
+}
+
+static void put_anywhere(void)
+{
+    put_on(server, -1);
+    put_on(0, -1);
+}
+
 int main(int argc, char **argv)
 {
     int leases = argc > 1 ? atoi(argv[1]) : 100000;
     setvbuf(stdout, NULL, _IOLBF, 0);
     start_server();
     atexit(stop_server);
-    hand_over();
-    put_on(server, 0);
-    put_on(0, 1);
+    put_apart();
     uncontended();
+    put_anywhere();
+    hand_over();
+    put_apart();
     threads();
-    put_on(server, -1);
-    put_on(0, -1);
+    put_anywhere();
     stranger();
     if (leases > 0) {
         hold_many(leases);
