@@ -186,15 +186,20 @@ typedef struct snib_options {
  * After a failure nothing of the attempt remains.
  *
  * An `owner` that already holds the name gets it again at once: another lease with the same
- * token and no word to the engine. The lock is free when all of them are released. Exclusive
- * covers shared. Without an owner a second acquire waits, for ever if it must.
+ * token and no word to the engine; what its max_hold_ms says counts only for the first. The lock is
+ * free when all of them are released. Exclusive covers shared. An owner whose lease was lost, and
+ * is not released yet, gets ELOST. Without an owner a second acquire waits, for ever if it must.
+ *
+ * Those who wait are served in the order they came, where the engine is fair: threads of one client
+ * among each other; clients, each with the first of its threads, among each other. With
+ * SNIB_TRAIT_TOKEN_SPAN a client may let a few of its threads go one after the other.
  */
 int snib_acquire(snib_lease **out, snib *client, const char *name, const snib_options *options,
                  snib_error *err);
 
 /*
  * Several names, all or none, one deadline for all; one lease per name in the order given.
- * Taken in one fixed order, so two callers with the names turned round do not dead-lock.
+ * Taken in the order of their bytes, so two callers with the names turned round do not dead-lock.
  * A name given twice is EINVAL.
  */
 int snib_acquire_all(snib_lease *out[], snib *client, const char *const names[], size_t n,

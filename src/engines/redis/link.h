@@ -84,7 +84,7 @@ bool snib__link_ask(struct snib__redis_link *, const struct snib__redis_request 
 bool snib__link_say(struct snib__redis_link *, int argc, const char **argv, const size_t *sizes);
 
 bool snib__link_idle(const struct snib__redis_link *);
-bool snib__link_clear(const struct snib__redis_link *); /* up, and all is sent */ /* nothing asked */
+bool snib__link_clear(const struct snib__redis_link *); /* up, and all is sent */
 void snib__link_flush(struct snib__redis_link *);
 void snib__link_dial(struct snib__redis_link *);                /* if it is down */
 void snib__link_drop(struct snib__redis_link *, void *subject); /* nobody wants its answers */
