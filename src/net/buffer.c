@@ -14,7 +14,7 @@
 #define FIRST 1024
 #define KEEP 65536
 
-bool snib__buffer_add(struct snib__buffer *b, const void *bytes, size_t size)
+bool snib__buffer_reserve(struct snib__buffer *b, size_t size)
 {
     if (b->room - b->to < size && b->from > 0) {
         memmove(b->bytes, b->bytes + b->from, b->to - b->from);
@@ -33,8 +33,6 @@ bool snib__buffer_add(struct snib__buffer *b, const void *bytes, size_t size)
         b->bytes = grown;
         b->room = room;
     }
-    memcpy(b->bytes + b->to, bytes, size);
-    b->to += size;
     return true;
 }
 

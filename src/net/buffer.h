@@ -16,7 +16,8 @@ static inline size_t snib__buffer_left(const struct snib__buffer *b)
     return b->to - b->from;
 }
 
-bool snib__buffer_add(struct snib__buffer *, const void *bytes, size_t size); /* false: no memory */
+bool snib__buffer_reserve(struct snib__buffer *,
+                          size_t size); /* room behind `to`; false: no memory */
 void snib__buffer_take(struct snib__buffer *, size_t size);
 void snib__buffer_free(struct snib__buffer *); /* and wipe: passwords went through it */
 

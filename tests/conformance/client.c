@@ -89,10 +89,13 @@ snib_options counted(unsigned permits, int64_t wait_ms)
     return options;
 }
 
+/* Whoever gave up a wait has told the server so, and nobody waits until it has arrived: for a moment
+ * the lock may be handed to one who is leaving. What was forgotten would stay for much longer. */
 uint64_t must_be_free(snib *client, const char *name)
 {
-    snib_options at_once = trying(SNIB_EXCLUSIVE);
-    snib_lease *lease = take(client, name, &at_once);
+    snib_options soon = trying(SNIB_EXCLUSIVE);
+    soon.wait_ms = with_leases() ? 1000 : 0;
+    snib_lease *lease = take(client, name, &soon);
     uint64_t token = snib_token(lease);
     give(&lease);
     return token;

@@ -24,7 +24,6 @@ struct call {
     size_t sizes[ARGS_MAX];
     char key[SNIB__KEY_MAX];
     char id[SNIB__ID_MAX];
-    char retention[24];
 };
 
 static void add(struct call *c, const char *text)
@@ -44,14 +43,17 @@ static void begin(struct call *c, struct snib__redis *r, const struct snib__redi
     add(c, "1");
     add(c, c->key);
     add(c, c->id);
-    snprintf(c->retention, sizeof c->retention, "%lld",
-             (long long)r->session->values[SNIB__REDIS_RETENTION].number);
-    add(c, c->retention);
+    add(c, r->retention);
 }
 
 void snib__redis_key(const struct snib__redis *r, const char *name, char out[SNIB__KEY_MAX])
 {
-    snprintf(out, SNIB__KEY_MAX, "%s:{%s}", r->session->values[SNIB__REDIS_PREFIX].text, name);
+    const char *prefix = r->session->values[SNIB__REDIS_PREFIX].text;
+    size_t before = strlen(prefix), size = strlen(name); /* at most 100 and 200: checked */
+    memcpy(out, prefix, before);
+    memcpy(out + before, ":{", 2);
+    memcpy(out + before + 2, name, size);
+    memcpy(out + before + 2 + size, "}", 2);
 }
 
 static struct snib__redis_request request_of(const struct snib__redis *r,

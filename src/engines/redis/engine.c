@@ -146,6 +146,8 @@ static int open_session(struct snib__session *session, snib_error *err)
     r->peer.timeout_ms = session->timeout_ms;
     r->quarantine_ms = session->max_lease_ms * 11 / 10 + 2000;
     r->birth.uptime_s = -1;
+    snprintf(r->retention, sizeof r->retention, "%lld",
+             (long long)session->values[SNIB__REDIS_RETENTION].number);
     if (!session->values[SNIB__REDIS_PASSING].number) {
         session->traits &= ~(unsigned)SNIB_TRAIT_TOKEN_SPAN;
     }

@@ -115,6 +115,7 @@ struct snib__redis {
     struct snib__server_clock clock;
     char *password; /* "" for none */
     char db[12];
+    char retention[24]; /* as the scripts want it */
     char where[300]; /* "host:port", for people */
     int64_t quarantine_ms;
     bool answered; /* something was, since drive began */
