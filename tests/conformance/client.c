@@ -89,8 +89,9 @@ snib_options counted(unsigned permits, int64_t wait_ms)
     return options;
 }
 
-/* Whoever gave up a wait has told the server so, and nobody waits until it has arrived: for a moment
- * the lock may be handed to one who is leaving. What was forgotten would stay for much longer. */
+/* Whoever gave up a wait has told the server so, and nobody waits until it has arrived: for a
+ * moment the lock may be handed to one who is leaving. What was forgotten would stay for much
+ * longer. */
 uint64_t must_be_free(snib *client, const char *name)
 {
     snib_options soon = trying(SNIB_EXCLUSIVE);

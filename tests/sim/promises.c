@@ -411,7 +411,6 @@ void sim_check_idle(struct machine *m)
     SIM_CHECK(count_places(client) == 0, "%zu places are in use", count_places(client));
     SIM_CHECK(client->tickets.after == &client->tickets, "a ticket is left");
     SIM_CHECK(client->calls.after == &client->calls, "a callback is due");
-    SIM_CHECK(atomic_load(&client->refs) == 1, "the client has %u references",
-              atomic_load(&client->refs));
+    SIM_CHECK(client->refs == 1, "the client has %u references", client->refs);
     SIM_CHECK(m->live_count == 0, "the engine has %zu claims", m->live_count);
 }

@@ -116,7 +116,7 @@ struct snib__redis {
     char *password; /* "" for none */
     char db[12];
     char retention[24]; /* as the scripts want it */
-    char where[300]; /* "host:port", for people */
+    char where[300];    /* "host:port", for people */
     int64_t quarantine_ms;
     bool answered; /* something was, since drive began */
 
