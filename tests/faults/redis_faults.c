@@ -39,6 +39,27 @@ static void lose_half_reply(void)
     proxy_after(&proxy, PROXY_TO_CLIENT, 7, PROXY_BYTES, PROXY_THEN_CLOSE);
 }
 
+/* All of a reply like this one but its last byte. */
+static void lose_last_byte_of(const char *reply)
+{
+    proxy_after(&proxy, PROXY_TO_CLIENT, strlen(reply) - 1, PROXY_BYTES, PROXY_THEN_RESET);
+}
+
+static void lose_last_byte_of_a_grant(void)
+{
+    lose_last_byte_of("*5\r\n$4\r\nHELD\r\n:1794746193341000\r\n:1500\r\n:1\r\n:1794746193341\r\n");
+}
+
+static void lose_last_byte_of_a_renewal(void) /* or the last two */
+{
+    lose_last_byte_of("*4\r\n$4\r\nHELD\r\n:1794746193341000\r\n:999\r\n:1794746193341\r\n");
+}
+
+static void lose_last_byte_of_a_release(void)
+{
+    lose_last_byte_of("*2\r\n$4\r\nGONE\r\n:1794746193341\r\n");
+}
+
 static void swallow_requests(void)
 {
     proxy_set(&proxy, PROXY_TO_SERVER, PROXY_SWALLOW, 0);
@@ -187,6 +208,17 @@ ACQUIRE(a_half_open_connection, half_open)
 ACQUIRE(a_vanished_host, vanish)
 ACQUIRE(a_refusing_port, refuse)
 
+TEST(a_try_meets_a_reply_without_its_last_byte)
+{
+    acquire_meets(lose_last_byte_of_a_grant, 0);
+    CHECK_UINT(proxy_counts(&proxy).fired, ==, 1);
+}
+TEST(a_wait_meets_a_reply_without_its_last_byte)
+{
+    acquire_meets(lose_last_byte_of_a_grant, 1000);
+    CHECK_UINT(proxy_counts(&proxy).fired, ==, 1);
+}
+
 /* ---- Renew ------------------------------------------------------------------------------ */
 
 /* `lasts`: the fault stays for longer than the ttl, so the lease must be given up in time. */
@@ -234,6 +266,11 @@ TEST(a_renewal_survives_a_lost_reply)
 TEST(a_renewal_survives_half_a_reply)
 {
     renew_meets(lose_half_reply, false);
+}
+TEST(a_renewal_survives_a_reply_without_its_last_byte)
+{
+    renew_meets(lose_last_byte_of_a_renewal, false);
+    CHECK_UINT(proxy_counts(&proxy).fired, ==, 1);
 }
 TEST(a_renewal_survives_a_cut)
 {
@@ -292,6 +329,11 @@ TEST(a_release_whose_reply_is_lost_is_not_called_lost)
 TEST(a_release_survives_half_a_reply)
 {
     release_meets(lose_half_reply, true);
+}
+TEST(a_release_survives_a_reply_without_its_last_byte)
+{
+    release_meets(lose_last_byte_of_a_release, true);
+    CHECK_UINT(proxy_counts(&proxy).fired, ==, 1);
 }
 TEST(a_release_survives_a_cut)
 {
