@@ -64,6 +64,9 @@ static void world_end(struct world *world, pid_t pids[WORKERS], int at_least)
         check_join(pids[i], 20000);
     }
     CHECK_INT(atomic_load(&world->granted), >=, at_least);
+    redisContext *raw = raw_open(server.port);
+    raw_no_script_failed(raw);
+    redisFree(raw);
     overlap_assert(world->log);
 }
 

@@ -156,6 +156,9 @@ static void must_come_free(void)
     give(&lease);
     snib_close(client);
     overlap_assert(beliefs);
+    redisContext *raw = raw_open(server.port);
+    raw_no_script_failed(raw);
+    redisFree(raw);
 }
 
 /* ---- Acquire ---------------------------------------------------------------------------- */

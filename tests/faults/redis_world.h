@@ -116,6 +116,18 @@ MAY_BE_UNUSED static long long raw_state(redisContext *raw, const char *name, in
     return number;
 }
 
+/* A script that fails half-way leaves half of its work behind. It may only have failed before. */
+MAY_BE_UNUSED static void raw_no_script_failed(redisContext *raw)
+{
+    redisReply *reply = redisCommand(raw, "INFO errorstats");
+    CHECK(reply != NULL && reply->str != NULL);
+    const char *failed = strstr(reply->str, "errorstat_ERR");
+    if (failed) {
+        FAIL("a script failed: %.60s", failed);
+    }
+    freeReplyObject(reply);
+}
+
 /* How many tickets are in line. */
 struct raw_line {
     redisContext *raw;

@@ -40,7 +40,7 @@ if loose > now then
         end
     end
     dead, changed = kept, true
-    till = max(till, loose)
+    till = math.max(till, loose)
 end
 
 if changed then
