@@ -159,6 +159,7 @@ static void note_loss(struct lock *lock, const snib_lease *lease, const char *wh
 
 static void on_event(const snib_event *event, void *arg)
 {
+    struct lock *lock = arg;
     const char *name = event->lease ? snib_name(event->lease) : NULL;
     char left[SPAN_SIZE];
     switch (event->state) {
@@ -166,14 +167,20 @@ static void on_event(const snib_event *event, void *arg)
         tell_waiting(event);
         break;
     case SNIB_DOUBTFUL:
+        lock->doubted = true;
         tell("lock '%s' in doubt: %s; ours for another %s", name, event->why,
              span_text(left, event->left_ms));
         break;
     case SNIB_HELD:
-        tell("lock '%s' is safe again: %s", name, event->why);
+        if (lock->doubted) {
+            tell("lock '%s' is safe again: %s", name, event->why);
+            lock->doubted = false;
+        } else { /* the engine has something to say */
+            say("lock '%s': %s", name, event->why);
+        }
         break;
     case SNIB_LOST:
-        note_loss(arg, event->lease, event->why);
+        note_loss(lock, event->lease, event->why);
         break;
     default:
         break;

@@ -245,7 +245,9 @@ const char *snib_name(const snib_lease *lease);
 
 /* ---- Without waiting -------------------------------------------------------------------- */
 
-/* What happens to a lease or to a wait. Borrowed: valid during the call. */
+/* What happens to a lease or to a wait. HELD comes after DOUBTFUL, and with what is worth knowing
+ * although nothing is lost: "the server's clock jumped by +20.0 s". Borrowed: valid during the
+ * call. */
 struct snib_event {
     size_t size;
     int state;          /* enum snib_state */

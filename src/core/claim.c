@@ -334,6 +334,9 @@ static void on_grant(struct snib__hold *h, const struct snib__result *result)
                  snib__elapsed_ns(h->since, h->granted) < result->left_ms * SNIB__MS / 3;
     if (fresh && (left_ns > wanted_ns || !wanted_ns)) {
         snib__hold_own(h);
+        if (result->reason && h->stage == SNIB__HELD) {
+            snib__lease_note(h, result->reason);
+        }
     } else if (h->span_ns == SNIB__NEVER) {
         give_back(h, left_ns); /* max_hold is shorter than min_left: refused earlier */
     } else {

@@ -347,6 +347,7 @@ void snib__lease_renewed(struct snib__hold *, const struct snib__result *);
 void snib__lease_answer(struct snib__hold *, int code); /* whoever waits in snib_verify */
 void snib__lease_lose(struct snib__hold *, const char *why);
 void snib__lease_doubt(struct snib__hold *, const char *why);
+void snib__lease_note(struct snib__hold *, const char *what); /* worth knowing, and no more */
 void snib__lease_admit_owner(struct snib__hold *); /* its owner's other requests in line */
 int64_t snib__lease_left_ns(const struct snib__hold *, struct snib__instant now);
 int64_t snib__drift_ns(int64_t span_ns); /* what is taken off a lease for clocks that differ */

@@ -143,6 +143,11 @@ void snib__lease_doubt(struct snib__hold *h, const char *why)
     }
 }
 
+void snib__lease_note(struct snib__hold *h, const char *what)
+{
+    tell_all(h, what);
+}
+
 /* ---- Along the lease -------------------------------------------------------------------- */
 
 /* Its end by the clock, if it has come. */
@@ -322,6 +327,8 @@ void snib__lease_renewed(struct snib__hold *h, const struct snib__result *result
         if (recovered) {
             snib__move(h, SNIB__HELD);
             tell_all(h, "the engine answers again");
+        } else if (result->reason && h->stage == SNIB__HELD) {
+            snib__lease_note(h, result->reason);
         }
     }
     verified(h, result);

@@ -210,7 +210,7 @@ struct snib__result {
     const char *holder;     /* NULL unknown; borrowed */
     int place;              /* QUEUED: from 1; 0 unknown */
 
-    /* FAILED, UNKNOWN */
+    /* FAILED, UNKNOWN; with HELD_NOW: what the holder may want to know */
     int code; /* FAILED: enum snib_code */
     int sys;
     const char *reason; /* NULL: none; borrowed */

@@ -27,6 +27,39 @@ static void must_work(snib *client)
     snib_close(client);
 }
 
+/* What the first holder is told. */
+struct note {
+    atomic_bool there;
+    char text[160];
+};
+
+static void keep_note(const snib_event *event, void *arg)
+{
+    struct note *note = arg;
+    if (event->state == SNIB_HELD) {
+        snprintf(note->text, sizeof note->text, "%s", event->why);
+        atomic_store(&note->there, true);
+    }
+}
+
+static void must_note(const char *url, const char *words)
+{
+    struct note note = {.there = false};
+    snib *client = client_of(url);
+    snib_options options = waiting(PATIENCE_MS);
+    options.on_event = keep_note;
+    options.arg = &note;
+    snib_lease *lease = take(client, "noted", &options);
+    for (int i = 0; i < (words ? 1000 : 20) && !atomic_load(&note.there); i++) {
+        check_sleep_ms(10);
+    }
+    give(&lease);
+    if (atomic_load(&note.there) != (words != NULL) || (words && !strstr(note.text, words))) {
+        FAIL("the note should have '%s' and says: %s", words ? words : "", note.text);
+    }
+    snib_close(client);
+}
+
 static void must_fail(snib *client, int code, const char *word)
 {
     snib_error error = {0};
@@ -81,7 +114,8 @@ TEST(a_server_never_seen_before_is_used_at_once)
     char url[512];
     server_redis(&server, NULL);
     state_url(url, sizeof url);
-    must_work(client_of(url));
+    must_note(url, "not seen before");
+    must_note(url, NULL); /* it has been now */
 }
 
 TEST(a_newcomer_on_a_restarted_server_waits_until_lost_leases_are_over)
@@ -167,6 +201,7 @@ TEST(without_the_right_to_look_it_works_unchecked)
     snprintf(url, sizeof url, "redis://locks:p@127.0.0.1:%d?quarantine=no", server.port);
     struct helper *helpers = helpers_new(1, url, "report");
     helpers_spawn(helpers, 1);
+    must_note(url, "INFO is denied");
     snib *client = client_of(url);
     snib_lease *lease = take(client, "report", NULL);
     check_flag_set(&helpers->go);

@@ -143,6 +143,12 @@ static void judge_run(struct snib__redis *r)
         return;
     }
     int64_t up_ms = b->uptime_s * 1000;
+    if (!b->trusted[0] && b->uptime_s >= 0 && up_ms < r->quarantine_ms) {
+        snprintf(b->note, sizeof b->note,
+                 "this server was started %lld s ago and not seen before: if it lost locks then, "
+                 "they may still be held",
+                 (long long)b->uptime_s);
+    }
     if (b->trusted[0] && b->uptime_s >= 0 && up_ms < r->quarantine_ms) {
         b->quarantine_ns = snib__now().boot_ns + (r->quarantine_ms - up_ms) * SNIB__MS;
         return;
@@ -165,6 +171,10 @@ static void judge(struct snib__redis *r)
                  b->policy);
         unfit(r, why);
     } else {
+        if (b->unchecked) {
+            strcpy(b->note, "INFO is denied: whether this server is a replica, evicts keys or was "
+                            "restarted was not checked");
+        }
         judge_run(r);
     }
 }

@@ -166,6 +166,12 @@ static void on_held(struct snib__redis *r, struct snib__ticket *t,
         held.since.raw_ns -= gone_ns;
         held.left_ms = t->claim->ttl_ms;
     }
+    char note[sizeof r->birth.note];
+    if (r->birth.note[0]) { /* once for each connection that gave cause */
+        strcpy(note, r->birth.note);
+        r->birth.note[0] = '\0';
+        held.reason = note;
+    }
     snib__redis_answer(t, SNIB__ATTEMPT, &held);
 }
 

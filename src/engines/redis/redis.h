@@ -97,6 +97,7 @@ struct snib__birth {
     char run_id[48];  /* of this connection */
     char trusted[48]; /* the run_id whose data is known to be whole */
     char why[200];
+    char note[160]; /* for the next holder: what was found, or could not be looked at */
 };
 
 /* The server's wall clock against our BOOTTIME, as an interval. */
