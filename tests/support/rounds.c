@@ -180,6 +180,12 @@ void rounds_deaf(int rounds)
 
 #define KILLED_SPREAD_US 12000 /* from the start of snib until its job's child pulses, and more */
 
+/* What was killed while it introduced itself has no pid, which it writes last. */
+static bool introduced(const struct stage_pulse *p)
+{
+    return atomic_load(&p->pid) != 0 && p->token != 0;
+}
+
 /* One belief per grant: from the first sign of life of a job or its child to the last. */
 static void add_beliefs(struct overlap_log *log, struct stage_diary *diary)
 {
@@ -191,12 +197,12 @@ static void add_beliefs(struct overlap_log *log, struct stage_diary *diary)
         int64_t last_ns = 0;
         for (int j = 0; j < count; j++) {
             const struct stage_pulse *q = &diary->pulses[j];
-            bool same = p->token != 0 && p->token == q->token;
+            bool same = introduced(q) && p->token == q->token;
             int64_t seen_ns = atomic_load(&q->last_ns);
             first &= !same || j >= i;
             last_ns = same && seen_ns > last_ns ? seen_ns : last_ns;
         }
-        if (first && p->token) {
+        if (first && introduced(p)) {
             struct overlap_grant grant = {.name = 1, .token = p->token};
             (void)overlap_add(log, &grant, p->pid, p->began_ns, last_ns);
         }
