@@ -118,6 +118,32 @@ TEST(a_server_never_seen_before_is_used_at_once)
     must_note(url, NULL); /* it has been now */
 }
 
+/* The job runs, and the note comes once. */
+static void command_says(const char *url, bool noted)
+{
+    char line[800], said[400] = "";
+    snprintf(line, sizeof line, "'%s/snib' run --url '%s' x -- echo done 2>&1", TEST_BUILD_DIR,
+             url);
+    FILE *out = popen(line, "r");
+    CHECK(out != NULL);
+    size_t n = fread(said, 1, sizeof said - 1, out);
+    said[n] = '\0';
+    CHECK_INT(pclose(out), ==, 0);
+    CHECK(strstr(said, "done") != NULL);
+    if ((strstr(said, "not seen before") != NULL) != noted) {
+        FAIL("snib run says: %s", said);
+    }
+}
+
+TEST(a_command_on_a_young_server_has_one_line_to_read_and_goes_on)
+{
+    char url[512];
+    server_redis(&server, NULL);
+    state_url(url, sizeof url);
+    command_says(url, true);
+    command_says(url, false);
+}
+
 TEST(a_newcomer_on_a_restarted_server_waits_until_lost_leases_are_over)
 {
     char url[512];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Schedules that break naive locks on one Redis server, one case each. By the numbers of the list
- * that the design began with:
+ * Schedules that break naive locks on one Redis server, one case each. The numbers are those that
+ * cases called safety_NN carry in their names:
  *
  *   20, 23, 37  a_dead_waiter_is_skipped_at_once_even_if_somebody_listens_to_everything
  *   21, 22      without_memory_leases_are_renewed_released_handed_over_and_none_is_granted

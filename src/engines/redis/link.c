@@ -2,10 +2,9 @@
 /*
  * A connection to one Redis server.
  *
- * Requests are appended to one buffer and to a ring; replies are handed out by position. A request
- * submitted while nothing is outstanding is sent at once; one submitted while others are on their
- * way waits for the driver, who sends all of them in one write: one thread alone pays no
- * hand-over, many pipeline by themselves.
+ * Requests are appended to one buffer and to a ring; replies are handed out by position. Whoever
+ * submits sends, so that nobody is woken for it: one thread alone pays no hand-over, and many fill
+ * the connection by themselves. What the socket does not take at once is sent by the driver.
  *
  * Time-outs. A request whose time is over is answered "unknown" and its reply, if it still comes,
  * is dropped by position: callers in a hurry do not cost others their connection. Only silence
