@@ -74,24 +74,33 @@ static void perform(snib *client, struct snib__hold *h)
     }
 }
 
+/* All timers that are due come first, so that the renewals they ask for go out together. */
+static int64_t fire_timers(snib *client)
+{
+    int64_t next = snib__timers_next(&client->timers);
+    if (next == SNIB__NEVER) {
+        return next;
+    }
+    int64_t now_ns = snib__now().boot_ns;
+    struct snib__timer *timer;
+    while ((timer = snib__timers_due(&client->timers, now_ns)) != NULL) {
+        timer->fire(timer);
+    }
+    return snib__timers_next(&client->timers);
+}
+
 int64_t snib__settle(snib *client)
 {
     for (;;) {
-        if (client->agenda.after != &client->agenda) {
+        int64_t next = fire_timers(client);
+        if (client->agenda.after == &client->agenda) {
+            return next;
+        }
+        do {
             client->session.quiet = false;
             perform(client, SNIB__OF(client->agenda.after, struct snib__hold, in_agenda));
             client->submitted |= !client->session.quiet;
-            continue;
-        }
-        int64_t next = snib__timers_next(&client->timers);
-        if (next == SNIB__NEVER) {
-            return next;
-        }
-        struct snib__timer *timer = snib__timers_due(&client->timers, snib__now().boot_ns);
-        if (!timer) {
-            return next;
-        }
-        timer->fire(timer);
+        } while (client->agenda.after != &client->agenda);
     }
 }
 

@@ -9,13 +9,17 @@ typedef void snib__timer_fn(struct snib__timer *);
 
 /* A moment, embedded in what it is about. Zeroed is idle. */
 struct snib__timer {
-    int64_t due_ns; /* on CLOCK_BOOTTIME */
-    size_t slot;    /* place in the heap, from 1; 0: not set */
+    size_t slot; /* place in the heap, from 1; 0: not set */
     snib__timer_fn *fire;
 };
 
+struct snib__moment {
+    int64_t due_ns; /* on CLOCK_BOOTTIME */
+    struct snib__timer *timer;
+};
+
 struct snib__timers {
-    struct snib__timer **heap;
+    struct snib__moment *heap;
     size_t count, room, owners;
 };
 

@@ -341,6 +341,26 @@ DIRECTED(a_short_max_hold_needs_no_proof)
     finish();
 }
 
+DIRECTED(renewals_that_are_due_together_go_out_together)
+{
+    struct sim_config c = directed_world(1, 30000);
+    c.names = NAMES;
+    sim_begin(&c);
+    snib_options o = SNIB_OPTIONS;
+    o.flags = SNIB_ASYNC_RELEASE;
+    for (int name = 0; name < NAMES; name++) {
+        struct ask *a = sim_ask(machine(0), name, &o);
+        sim_for(10);
+        CHECK(holds(a));
+    }
+    sim_for(10000);
+    for (int i = 0; i < NAMES; i++) {
+        CHECK_INT(world.records[i]->renewals, ==, 1);
+    }
+    CHECK_UINT(world.renew_calls, ==, 1);
+    finish();
+}
+
 DIRECTED(an_owner_in_line_enters_with_its_first_grant)
 {
     struct sim_config c = directed_world(1, 30000);

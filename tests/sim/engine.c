@@ -443,6 +443,7 @@ static void engine_renew(struct snib__claim *const claims[], size_t n)
 {
     SIM_CHECK(n >= 1 && n <= 500, "renew of %zu claims", n);
     struct machine *m = enter_slot(claims[0]->session);
+    world.renew_calls++;
     for (size_t i = 0; i < n; i++) {
         struct record *r = find(claims[i]);
         enum snib__stage stage = SNIB__OF(claims[i], struct snib__hold, claim)->stage;

@@ -228,6 +228,7 @@ struct world {
     struct record **records;
     size_t record_count, record_room;
     uint64_t steps;
+    unsigned renew_calls; /* each with one claim or more */
     int64_t recovered_ns; /* whoever was doubtful before the calm is not so any more */
     uint64_t hash;        /* of all that happened */
 };

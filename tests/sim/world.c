@@ -250,9 +250,10 @@ static void note_deadlines(const struct machine *m)
         [SNIB__PROVING] = PATH_DEADLINE_PROVING,
     };
     const struct snib__link *ring = &m->client->tickets;
+    const struct snib__moment *heap = m->client->timers.heap;
     for (const struct snib__link *l = ring->after; l != ring; l = l->after) {
         const struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
-        if (r->timed && r->timer.slot && r->timer.due_ns <= m->boot_ns) {
+        if (r->timed && r->timer.slot && heap[r->timer.slot - 1].due_ns <= m->boot_ns) {
             sim_reach(r->hold ? by_stage[r->hold->stage] : PATH_DEADLINE_IN_LINE);
         }
     }
