@@ -4,7 +4,8 @@
  *
  *   (a) uncontended acquire+release against a bare loop that sends the same scripts; and with
  *       asynchronous release
- *   (b) hand-over between processes against a PING, with 2 and with 32 of them
+ *   (b) hand-over between processes against a PING, with 2 and with 32 of them; and what it is with
+ *       the same scripts and nothing around them
  *   (c) 64 threads on 64 names through one client against one thread
  *   (d) 64 threads on one name, passing on and off; and how long another process waits meanwhile
  *   (e) held leases: bytes each, and what their renewal costs
@@ -258,30 +259,90 @@ struct shared {
     long count;
 };
 
-static double hand_over_us(int processes, double *rate)
+/* One of those that take turns: with snib, or with the same scripts and nothing around them. */
+struct player {
+    snib *client; /* NULL: bare */
+    snib_lease *lease;
+    redisContext *raw, *inbox;
+    char id[40], channel[24];
+};
+
+static void join_in(struct player *p, int index, bool bare)
+{
+    *p = (struct player){0};
+    if (!bare) {
+        p->client = open_client();
+        return;
+    }
+    p->raw = connect_raw();
+    p->inbox = connect_raw();
+    snprintf(p->id, sizeof p->id, "%032d", index);
+    snprintf(p->channel, sizeof p->channel, "inbox:%d", index);
+    load(p->raw, &snib__redis_attempt);
+    load(p->raw, &snib__redis_release);
+    freeReplyObject(redisCommand(p->inbox, "SUBSCRIBE %s", p->channel));
+}
+
+static void begin_turn(struct player *p)
+{
+    if (p->client) {
+        p->lease = take(p->client, "hot", NULL);
+        return;
+    }
+    redisReply *reply = redisCommand(p->raw,
+                                     "EVALSHA %s 1 snib:{bare-hot} %s 3600000 x 0 30000 %s 5000 "
+                                     "2500 0 1 %s",
+                                     snib__redis_attempt.sha1, p->id, p->channel, "vm:1 bare");
+    must(reply->type == REDIS_REPLY_ARRAY, "attempt");
+    bool queued = strcmp(reply->element[0]->str, "QUEUED") == 0;
+    freeReplyObject(reply);
+    if (queued) {
+        void *message = NULL;
+        must(redisGetReply(p->inbox, &message) == REDIS_OK, "message");
+        freeReplyObject(message);
+    }
+}
+
+static void end_turn(struct player *p)
+{
+    if (p->client) {
+        snib_release(&p->lease, NULL);
+        return;
+    }
+    freeReplyObject(redisCommand(p->raw, "EVALSHA %s 1 snib:{bare-hot} %s 3600000 0",
+                                 snib__redis_release.sha1, p->id));
+}
+
+static _Noreturn void play(struct shared *s, int index, int turns, bool bare)
+{
+    struct player p;
+    join_in(&p, index, bare);
+    atomic_fetch_add(&s->ready, 1);
+    while (!atomic_load(&s->start)) {
+        usleep(1000);
+    }
+    for (int i = 0; i < turns; i++) {
+        begin_turn(&p);
+        double released = atomic_load(&s->released);
+        if (released > 0) {
+            s->sum += now_us() - released;
+            s->count++;
+        }
+        spin(HOLD_US);
+        atomic_store(&s->released, now_us());
+        end_turn(&p);
+    }
+    _exit(0);
+}
+
+static double hand_over_us(int processes, bool bare, double *rate)
 {
     struct shared *s =
         mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     memset(s, 0, sizeof *s);
     for (int i = 0; i < processes; i++) {
         if (fork() == 0) {
-            snib *client = open_client();
-            atomic_fetch_add(&s->ready, 1);
-            while (!atomic_load(&s->start)) {
-                usleep(1000);
-            }
-            for (int j = 0; j < HAND_OVERS / processes; j++) {
-                snib_lease *lease = take(client, "hot", NULL);
-                double released = atomic_load(&s->released);
-                if (released > 0) {
-                    s->sum += now_us() - released;
-                    s->count++;
-                }
-                spin(HOLD_US);
-                atomic_store(&s->released, now_us());
-                snib_release(&lease, NULL);
-            }
-            _exit(0);
+            play(s, i, HAND_OVERS / processes, bare);
         }
     }
     while (atomic_load(&s->ready) < processes) {
@@ -300,18 +361,23 @@ static double hand_over_us(int processes, double *rate)
 
 static void hand_over(void)
 {
-    double ping[ROUNDS], two[ROUNDS], crowd[ROUNDS], two_rate[ROUNDS], crowd_rate[ROUNDS];
+    double ping[ROUNDS], bare[ROUNDS], two[ROUNDS], crowd[ROUNDS];
+    double bare_rate[ROUNDS], two_rate[ROUNDS], crowd_rate[ROUNDS];
     redisContext *raw = connect_raw();
     for (int i = 0; i < ROUNDS; i++) {
         ping[i] = rested_ping_us(raw);
-        two[i] = hand_over_us(2, &two_rate[i]);
-        crowd[i] = hand_over_us(32, &crowd_rate[i]);
+        bare[i] = hand_over_us(2, true, &bare_rate[i]);
+        two[i] = hand_over_us(2, false, &two_rate[i]);
+        crowd[i] = hand_over_us(32, false, &crowd_rate[i]);
     }
     redisFree(raw);
-    printf("(b) PING %.1f us; from release to acquired, 2 processes %.1f us (%.0f/s), 32 processes "
-           "%.1f us (%.0f/s)\n",
-           median(ping), median(two), median(two_rate), median(crowd), median(crowd_rate));
-    printf("(b) 2 processes %.2f times PING; 32 %.2f times 2\n", median_ratio(two, ping),
+    printf("(b) PING %.1f us; from release to acquired, 2 bare processes %.1f us, 2 of snib %.1f us "
+           "(%.0f/s), 32 %.1f us (%.0f/s)\n",
+           median(ping), median(bare), median(two), median(two_rate), median(crowd),
+           median(crowd_rate));
+    printf("(b) 2 processes %.2f times PING, %.2f times bare, which is %.2f times PING; 32 %.2f "
+           "times 2\n",
+           median_ratio(two, ping), median_ratio(two, bare), median_ratio(bare, ping),
            median_ratio(crowd, two));
 }
 

@@ -216,6 +216,38 @@ TEST(passwords_come_from_the_url_or_a_private_file_and_are_never_shown)
     close(fd);
 }
 
+static int count_seen(const snib_seen *seen, void *arg)
+{
+    (void)seen;
+    ++*(int *)arg;
+    return 0;
+}
+
+/* The first request travels with the greeting, and is executed whatever became of that. */
+TEST(nobody_gets_in_as_somebody_else_or_somewhere_else)
+{
+    snib_error error = {0};
+    server_redis(&server, NULL);
+    must_fail(client_with("redis://:needless@127.0.0.1:%d?quarantine=no", server.port),
+              SNIB_EDENIED, "without any password");
+    must_fail(client_with("redis://nobody:x@127.0.0.1:%d?quarantine=no", server.port), SNIB_EDENIED,
+              "WRONGPASS");
+    must_fail(client_with("redis://127.0.0.1:%d/99?quarantine=no", server.port), SNIB_EINVAL,
+              "out of range");
+    must_work(client_of(url_of(server.port, ""))); /* what was granted went back */
+
+    snib *holder = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(holder, "report", NULL);
+    snib *elsewhere = client_with("redis://127.0.0.1:%d/99?quarantine=no", server.port);
+    int count = 0;
+    CHECK_INT(snib_inspect(elsewhere, "report", count_seen, &count, &error), ==, SNIB_EINVAL);
+    CHECK_INT(snib_break(elsewhere, "report", 1, &error), ==, SNIB_EINVAL);
+    CHECK_INT(count, ==, 0);
+    snib_close(elsewhere);
+    give(&lease);
+    snib_close(holder);
+}
+
 TEST(without_the_right_to_look_it_works_unchecked)
 {
     server_redis(&server, NULL);

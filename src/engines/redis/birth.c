@@ -7,6 +7,8 @@
  * was answered well. A server that restarts breaks its connections, so a look per connection
  * cannot miss a restart.
  *
+ *   AUTH or SELECT refused                its error: whatever else was asked has been done as
+ *                                         another user or in another database, and counts as not
  *   a replica                             EUNSAFE
  *   evicts keys when memory is short      EUNSAFE, unless eviction=allow
  *   another run than last time, and it    quarantine: until every lease that may have been lost
@@ -160,6 +162,9 @@ static void judge(struct snib__redis *r)
 {
     struct snib__birth *b = &r->birth;
     char why[200];
+    if (b->denied) {
+        return;
+    }
     if (b->replica) {
         unfit(r, "this server is a replica: use its master");
     } else if (b->narrow) {
@@ -186,8 +191,9 @@ void snib__birth_reply(struct snib__redis *r, const struct snib__redis_request *
     switch (request->kind) {
     case SNIB__ASK_AUTH:
     case SNIB__ASK_SELECT:
-        if (refused && !r->birth.denied) { /* what follows on this connection fails by itself */
+        if (refused && !r->birth.denied) {
             r->birth.denied = true;
+            snprintf(r->birth.why, sizeof r->birth.why, "%s", reply->text);
             snprintf(r->link.why, sizeof r->link.why, "%.100s", reply->text);
             r->link.retires = true;
         }

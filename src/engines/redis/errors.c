@@ -23,6 +23,17 @@ enum snib__error_kind snib__redis_error(const char *error, int *code)
         {"NOREPLICAS", SNIB__REFUSED, SNIB_EUNSAFE}, {"MOVED", SNIB__REFUSED, SNIB_ENOTSUP},
         {"ASK", SNIB__REFUSED, SNIB_ENOTSUP},        {"CROSSSLOT", SNIB__REFUSED, SNIB_ENOTSUP},
     };
+    /* And some have only "ERR". */
+    static const struct {
+        const char *words;
+        int code;
+    } phrases[] = {
+        {"unauthenticated", SNIB_EDENIED}, /* may not even send that many arguments */
+        {"without any password", SNIB_EDENIED},
+        {"DB index is out of range", SNIB_EINVAL},
+        {"SELECT is not allowed", SNIB_ENOTSUP},
+        {"unknown command", SNIB_ENOTSUP},
+    };
     size_t size = strcspn(error, " ");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strlen(known[i].word) == size && memcmp(known[i].word, error, size) == 0) {
@@ -37,10 +48,12 @@ enum snib__error_kind snib__redis_error(const char *error, int *code)
             return known[i].kind;
         }
     }
-    if (strstr(error, "unauthenticated")) { /* may not even send that many arguments */
-        *code = SNIB_EDENIED;
-    } else {
-        *code = strstr(error, "unknown command") ? SNIB_ENOTSUP : SNIB_EPROTO;
+    for (size_t i = 0; i < sizeof phrases / sizeof phrases[0]; i++) {
+        if (strstr(error, phrases[i].words)) {
+            *code = phrases[i].code;
+            return SNIB__REFUSED;
+        }
     }
+    *code = SNIB_EPROTO;
     return SNIB__REFUSED;
 }

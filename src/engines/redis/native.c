@@ -464,9 +464,15 @@ static void on_reply(struct snib__redis_link *link, struct snib__redis_request *
                      const struct snib__reply *reply)
 {
     struct snib__redis *r = link->owner;
+    const struct snib__reply denied = {.type = REDIS_REPLY_ERROR, .text = r->birth.why};
     if (request->kind < SNIB__ASK_ATTEMPT) {
         snib__birth_reply(r, request, reply);
-    } else if (request->kind <= SNIB__ASK_RELEASE) {
+        return;
+    }
+    if (r->birth.denied) {
+        reply = &denied;
+    }
+    if (request->kind <= SNIB__ASK_RELEASE) {
         on_ticket(r, request, reply);
     } else if (request->kind != SNIB__ASK_CLEAN_UP) {
         snib__look_reply(r, request, reply);
