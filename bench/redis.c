@@ -371,10 +371,11 @@ static void hand_over(void)
         crowd[i] = hand_over_us(32, false, &crowd_rate[i]);
     }
     redisFree(raw);
-    printf("(b) PING %.1f us; from release to acquired, 2 bare processes %.1f us, 2 of snib %.1f us "
-           "(%.0f/s), 32 %.1f us (%.0f/s)\n",
-           median(ping), median(bare), median(two), median(two_rate), median(crowd),
-           median(crowd_rate));
+    printf(
+        "(b) PING %.1f us; from release to acquired, 2 bare processes %.1f us, 2 of snib %.1f us "
+        "(%.0f/s), 32 %.1f us (%.0f/s)\n",
+        median(ping), median(bare), median(two), median(two_rate), median(crowd),
+        median(crowd_rate));
     printf("(b) 2 processes %.2f times PING, %.2f times bare, which is %.2f times PING; 32 %.2f "
            "times 2\n",
            median_ratio(two, ping), median_ratio(two, bare), median_ratio(bare, ping),

@@ -98,7 +98,8 @@ int lock_open(struct lock *lock, struct options *o)
     *lock =
         (struct lock){.options = o, .event_fd = -1, .listen_fd = -1, .deadline_ns = CLOCK_NEVER};
     lock->leases = calloc(o->name_count, sizeof(snib_lease *));
-    if (!lock->leases) {
+    lock->doubted = calloc(o->name_count, sizeof(bool));
+    if (!lock->leases || !lock->doubted) {
         return fail(STATUS_INTERNAL, "out of memory");
     }
     int status = open_client(lock, o);
@@ -142,6 +143,16 @@ static void tell_waiting(const snib_event *event)
     }
 }
 
+static size_t index_of(const struct lock *lock, const snib_lease *lease)
+{
+    size_t i = 0;
+    while (i + 1 < lock->options->name_count &&
+           strcmp(lock->options->names[i], snib_name(lease)) != 0) {
+        i++;
+    }
+    return i;
+}
+
 static void note_loss(struct lock *lock, const snib_lease *lease, const char *why)
 {
     if (lock->lost) {
@@ -150,31 +161,28 @@ static void note_loss(struct lock *lock, const snib_lease *lease, const char *wh
     lock->lost = true;
     lock->lost_early = clock_now_ns() < lock->deadline_ns - EARLY_NS;
     (void)snprintf(lock->why, sizeof lock->why, "%s", why);
-    for (size_t i = 0; i < lock->options->name_count; i++) {
-        if (strcmp(lock->options->names[i], snib_name(lease)) == 0) {
-            lock->lost_name = lock->options->names[i];
-        }
-    }
+    lock->lost_name = lock->options->names[index_of(lock, lease)];
 }
 
 static void on_event(const snib_event *event, void *arg)
 {
     struct lock *lock = arg;
     const char *name = event->lease ? snib_name(event->lease) : NULL;
+    bool *doubted = event->lease ? &lock->doubted[index_of(lock, event->lease)] : NULL;
     char left[SPAN_SIZE];
     switch (event->state) {
     case SNIB_WAITING:
         tell_waiting(event);
         break;
     case SNIB_DOUBTFUL:
-        lock->doubted = true;
+        *doubted = true;
         tell("lock '%s' in doubt: %s; ours for another %s", name, event->why,
              span_text(left, event->left_ms));
         break;
     case SNIB_HELD:
-        if (lock->doubted) {
+        if (*doubted) {
             tell("lock '%s' is safe again: %s", name, event->why);
-            lock->doubted = false;
+            *doubted = false;
         } else { /* the engine has something to say */
             say("lock '%s': %s", name, event->why);
         }
@@ -395,4 +403,5 @@ void lock_close(struct lock *lock)
         close(lock->listen_fd);
     }
     free(lock->leases);
+    free(lock->doubted);
 }

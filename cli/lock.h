@@ -24,7 +24,7 @@ struct lock {
     int ended_by; /* the signal that ended the wait; 0: none did */
 
     /* What was heard while holding. */
-    bool doubted;
+    bool *doubted;       /* in the order of the names */
     int64_t deadline_ns; /* ours until then, as far as we know; NEVER: no lease */
     bool lost;
     bool lost_early; /* not by the clock: the engine says so */

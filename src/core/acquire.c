@@ -212,7 +212,7 @@ void snib__request_again(struct snib__request *r)
 static void on_deadline(struct snib__timer *timer)
 {
     struct snib__request *r = SNIB__OF(timer, struct snib__request, timer);
-    bool dark = r->hold && !r->rival.known;
+    bool dark = r->hold && r->hold->started && !r->rival.known;
     snib__request_finish(r, dark ? SNIB_EUNKNOWN : SNIB_EBUSY);
 }
 

@@ -74,7 +74,7 @@ static void perform(snib *client, struct snib__hold *h)
     }
 }
 
-/* All timers that are due come first, so that the renewals they ask for go out together. */
+/* All that are due, before anything else is done: the renewals they ask for go out together. */
 static int64_t fire_timers(snib *client)
 {
     int64_t next = snib__timers_next(&client->timers);
@@ -92,15 +92,15 @@ static int64_t fire_timers(snib *client)
 int64_t snib__settle(snib *client)
 {
     for (;;) {
+        while (client->agenda.after != &client->agenda) {
+            client->session.quiet = false;
+            perform(client, SNIB__OF(client->agenda.after, struct snib__hold, in_agenda));
+            client->submitted |= !client->session.quiet;
+        }
         int64_t next = fire_timers(client);
         if (client->agenda.after == &client->agenda) {
             return next;
         }
-        do {
-            client->session.quiet = false;
-            perform(client, SNIB__OF(client->agenda.after, struct snib__hold, in_agenda));
-            client->submitted |= !client->session.quiet;
-        } while (client->agenda.after != &client->agenda);
     }
 }
 

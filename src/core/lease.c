@@ -103,7 +103,7 @@ static int64_t to_ms(int64_t ns)
 static void tell_all(struct snib__hold *h, const char *why)
 {
     int state = public_state(h);
-    int64_t left_ms = to_ms(snib__lease_left_ns(h, snib__now()));
+    int64_t left_ms = h->lost ? 0 : to_ms(snib__lease_left_ns(h, snib__now()));
     for (struct snib__link *l = h->leases.after; l != &h->leases; l = l->after) {
         snib_lease *lease = SNIB__OF(l, snib_lease, link);
         show_on_fd(lease, state);

@@ -45,6 +45,7 @@ TEST_WHEN(a_broken_lock_is_free_and_its_holder_learns_of_it, with_break)
     snib_lease *lease = take(client, "report", NULL);
     CHECK_UINT(snib_token(lease), >, atomic_load(&holder->token));
     actor_await(holder, &holder->diary.seen[SNIB_LOST]);
+    CHECK_INT(diary_find(&holder->diary, SNIB_LOST)->left_ms, ==, 0); /* whatever its lease had */
     actor_let_go(holder);
     CHECK_INT(atomic_load(&holder->state_at_end), ==, SNIB_LOST);
     CHECK_INT(atomic_load(&holder->release_code), ==, SNIB_ELOST);

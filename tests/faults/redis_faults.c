@@ -60,6 +60,14 @@ static void lose_last_byte_of_a_release(void)
     lose_last_byte_of("*2\r\n$4\r\nGONE\r\n:1794746193341\r\n");
 }
 
+static void lose_last_byte_of_a_message(void)
+{
+    lose_last_byte_of("*3\r\n$7\r\nmessage\r\n"
+                      "$43\r\nsnib:inbox:0123456789abcdef0123456789abcdef\r\n"
+                      "$70\r\n0123456789abcdef0123456789abcdef 1794746193341000 1 1500 "
+                      "snib:{report}\r\n");
+}
+
 static void swallow_requests(void)
 {
     proxy_set(&proxy, PROXY_TO_SERVER, PROXY_SWALLOW, 0);
@@ -359,6 +367,56 @@ TEST(a_release_meets_a_vanished_host)
     release_meets(vanish, false);
 }
 
+/* ---- Looking ---------------------------------------------------------------------------- */
+
+static int count_seen(const snib_seen *seen, void *arg)
+{
+    (void)seen;
+    ++*(int *)arg;
+    return 0;
+}
+
+TEST(looking_survives_a_connection_that_ends_meanwhile)
+{
+    fault *const faults[] = {lose_request, lose_reply, lose_half_reply, cut};
+    begin();
+    snib *holder = client_of(url_of(server.port, ""));
+    snib *client = client_of(url_of(proxy.port, PARAMETERS));
+    snib_lease *leases[200];
+    for (int i = 0; i < 200; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "many/%d", i);
+        leases[i] = take(holder, name, NULL);
+    }
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        snib_error error = {0};
+        int one = 0, all = 0;
+        CHECK_OK(snib_inspect(client, "many/7", count_seen, &one, &error), error.message);
+        faults[i]();
+        CHECK_OK(snib_inspect(client, "many/7", count_seen, &one, &error), error.message);
+        CHECK_INT(one, ==, 2);
+        faults[i]();
+        CHECK_OK(snib_list(client, "many/", count_seen, &all, &error), error.message);
+        CHECK_INT(all, ==, 200);
+        proxy_heal(&proxy);
+    }
+    /* In the middle of the answers: who was shown already is not shown again. */
+    for (uint64_t bytes = 4000; bytes < 40000; bytes += 6000) {
+        snib_error error = {0};
+        int all = 0;
+        proxy_after(&proxy, PROXY_TO_CLIENT, bytes, PROXY_BYTES, PROXY_THEN_RESET);
+        CHECK_OK(snib_list(client, "many/", count_seen, &all, &error), error.message);
+        CHECK_INT(all, ==, 200);
+        proxy_heal(&proxy);
+    }
+    CHECK_UINT(proxy_counts(&proxy).fired, >=, 8);
+    for (int i = 0; i < 200; i++) {
+        give(&leases[i]);
+    }
+    snib_close(holder);
+    snib_close(client);
+}
+
 /* ---- Hand-over -------------------------------------------------------------------------- */
 
 static void hand_over_meets(fault *happen, bool lasts)
@@ -400,6 +458,11 @@ TEST(a_hand_over_survives_a_lost_message)
 TEST(a_hand_over_survives_half_a_message)
 {
     hand_over_meets(lose_half_reply, false);
+}
+TEST(a_hand_over_survives_a_message_without_its_last_byte)
+{
+    hand_over_meets(lose_last_byte_of_a_message, false);
+    CHECK_UINT(proxy_counts(&proxy).fired, ==, 1);
 }
 TEST(a_hand_over_survives_a_half_open_connection)
 {

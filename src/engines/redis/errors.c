@@ -29,10 +29,8 @@ enum snib__error_kind snib__redis_error(const char *error, int *code)
         int code;
     } phrases[] = {
         {"unauthenticated", SNIB_EDENIED}, /* may not even send that many arguments */
-        {"without any password", SNIB_EDENIED},
-        {"DB index is out of range", SNIB_EINVAL},
-        {"SELECT is not allowed", SNIB_ENOTSUP},
-        {"unknown command", SNIB_ENOTSUP},
+        {"without any password", SNIB_EDENIED},  {"DB index is out of range", SNIB_EINVAL},
+        {"SELECT is not allowed", SNIB_ENOTSUP}, {"unknown command", SNIB_ENOTSUP},
     };
     size_t size = strcspn(error, " ");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {

@@ -4,7 +4,9 @@
  *
  * inspect reads one hash and tells who is in it; list finds the hashes by SCAN, which disturbs
  * nobody, never by KEYS, and reads them some at a time. What is over by the server's clock is not
- * shown, although it may still be in the hash: nobody had a reason to sweep. Break is one script.
+ * shown, although it may still be in the hash: nobody had a reason to sweep. What was lost with a
+ * connection is asked for once more. Break is one script, and is not repeated: the second could not
+ * tell what the first one did.
  */
 #include "engines/redis/redis.h"
 
@@ -18,7 +20,10 @@ struct look {
     char **keys;
     size_t count, room;
     size_t asked, answered; /* of the keys */
+    char cursor[24];        /* of the SCAN that is under way; "" for none */
     unsigned under_way;
+    bool cut;      /* some of what was asked was lost with a connection */
+    bool repeated; /* and asked for again, once */
     int code, sys;
     char why[200];
 };
@@ -253,6 +258,7 @@ static void sort_keys(struct look *look)
 
 static bool scan(struct snib__redis *r, struct snib__query *query, const char *cursor)
 {
+    struct look *look = query->state;
     char pattern[2 * SNIB__KEY_MAX], key[SNIB__KEY_MAX];
     size_t n = 0;
     snib__redis_key(r, query->name, key);
@@ -264,8 +270,9 @@ static bool scan(struct snib__redis *r, struct snib__query *query, const char *c
         pattern[n++] = *p;
     }
     strcpy(pattern + n, "*}");
-    const char *argv[] = {"SCAN", cursor, "MATCH", pattern, "COUNT", "500"};
-    return snib__redis_command(r, SNIB__ASK_SCAN, query, 6, argv);
+    snprintf(look->cursor, sizeof look->cursor, "%s", cursor);
+    const char *argv[] = {"SCAN", look->cursor, "MATCH", pattern, "COUNT", "500"};
+    return snib__redis_command(r, SNIB__ASK_SCAN, query, 6, argv) && ++look->under_way;
 }
 
 static void on_scan(struct snib__redis *r, struct snib__query *query,
@@ -273,6 +280,7 @@ static void on_scan(struct snib__redis *r, struct snib__query *query,
 {
     struct look *look = query->state;
     const struct snib__reply *keys = reply->count == 2 ? reply->items[1] : NULL;
+    look->cursor[0] = '\0';
     for (size_t i = 0; keys && i < keys->count; i++) {
         if (!add_key(look, snib__reply_text(keys, i))) {
             fail(r, look, SNIB_ENOMEM, 0, "out of memory");
@@ -281,7 +289,6 @@ static void on_scan(struct snib__redis *r, struct snib__query *query,
     const char *cursor = snib__reply_text(reply, 0);
     if (look->code == 0 && cursor[0] && strcmp(cursor, "0") != 0) {
         if (scan(r, query, cursor)) {
-            look->under_way++;
             return;
         }
         fail(r, look, SNIB_ENOMEM, 0, "out of memory");
@@ -322,6 +329,20 @@ void snib__look_reply(struct snib__redis *r, struct snib__redis_request *request
     ask_next(r, query);
 }
 
+static void ask_again(struct snib__redis *r, struct snib__query *query)
+{
+    struct look *look = query->state;
+    char cursor[sizeof look->cursor];
+    look->cut = false;
+    look->repeated = true;
+    look->asked = look->answered;
+    strcpy(cursor, look->cursor);
+    if (cursor[0] && !scan(r, query, cursor)) {
+        fail(r, look, SNIB_ENOMEM, 0, "out of memory");
+    }
+    ask_next(r, query);
+}
+
 void snib__look_lost(struct snib__redis *r, struct snib__redis_request *request,
                      enum snib__redis_loss how)
 {
@@ -329,9 +350,16 @@ void snib__look_lost(struct snib__redis *r, struct snib__redis_request *request,
     struct look *look = query->state;
     request->subject = NULL;
     look->under_way--;
-    fail(r, look, how == SNIB__UNREACHED ? SNIB_EUNREACH : SNIB_EUNKNOWN, r->link.sys,
-         how == SNIB__TOO_LATE ? "no answer in time" : r->link.why);
-    if (look->under_way == 0) {
+    if ((how == SNIB__CUT || how == SNIB__UNSENT) && !look->repeated &&
+        request->kind != SNIB__ASK_EVICT) {
+        look->cut = true;
+    } else {
+        fail(r, look, how == SNIB__UNREACHED ? SNIB_EUNREACH : SNIB_EUNKNOWN, r->link.sys,
+             how == SNIB__TOO_LATE ? "no answer in time" : r->link.why);
+    }
+    if (look->under_way == 0 && look->cut) {
+        ask_again(r, query);
+    } else if (look->under_way == 0) {
         end(r, query);
     }
 }
@@ -357,7 +385,6 @@ static void submit(struct snib__query *query, bool evict)
         look->under_way += asked;
     } else if (query->prefix) {
         asked = scan(r, query, "0");
-        look->under_way += asked;
     } else {
         snib__redis_key(r, query->name, key);
         asked = add_key(look, key);
