@@ -167,13 +167,14 @@ static void note_loss(struct lock *lock, const snib_lease *lease, const char *wh
 static void on_event(const snib_event *event, void *arg)
 {
     struct lock *lock = arg;
-    const char *name = event->lease ? snib_name(event->lease) : NULL;
-    bool *doubted = event->lease ? &lock->doubted[index_of(lock, event->lease)] : NULL;
     char left[SPAN_SIZE];
-    switch (event->state) {
-    case SNIB_WAITING:
+    if (!event->lease) {
         tell_waiting(event);
-        break;
+        return;
+    }
+    const char *name = snib_name(event->lease);
+    bool *doubted = &lock->doubted[index_of(lock, event->lease)];
+    switch (event->state) {
     case SNIB_DOUBTFUL:
         *doubted = true;
         tell("lock '%s' in doubt: %s; ours for another %s", name, event->why,
