@@ -85,6 +85,15 @@ void snib__do(struct snib__hold *h, unsigned what)
     }
 }
 
+void snib__renewal_answered(struct snib__hold *h)
+{
+    h->renewing = (h->todo & SNIB__DO_RENEW) != 0; /* the next one waits for its turn */
+    if (h->paced) {
+        h->paced = false;
+        h->client->renewals_out--;
+    }
+}
+
 /* ---- Made and gone ---------------------------------------------------------------------- */
 
 static void on_timer(struct snib__timer *timer)
@@ -179,8 +188,9 @@ void snib__hold_leave(struct snib__hold *h)
 {
     assert(h->stage < SNIB__RELEASING);
     h->request = NULL;
-    h->renewing = false;
     h->todo = 0;
+    snib__unlink(&h->in_agenda);
+    snib__renewal_answered(h);
     snib__lease_answer(h, h->lost ? SNIB_ELOST : SNIB_ESTATE);
     snib__timer_clear(&h->client->timers, &h->timer);
     snib__move(h, SNIB__RELEASING);
@@ -429,7 +439,7 @@ static void on_attempt(struct snib__hold *h, const struct snib__result *result)
 
 static void on_renewal(struct snib__hold *h, const struct snib__result *result)
 {
-    h->renewing = false;
+    snib__renewal_answered(h);
     snib__count(h);
     if (h->stage == SNIB__PROVING) {
         on_proof(h, result);

@@ -145,6 +145,8 @@ static snib *new_client(void)
     pthread_cond_init(&client->caller_cond, NULL);
     pthread_cond_init(&client->call_ended, NULL);
     snib__ring(&client->agenda);
+    snib__ring(&client->renewals);
+    client->renewals_most = 2000; /* some 30 ms of a server's time */
     snib__ring(&client->tickets);
     snib__ring(&client->waiters);
     snib__ring(&client->woken);

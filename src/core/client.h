@@ -187,12 +187,13 @@ struct snib__hold {
     struct snib *client;
     struct snib__place *place;
     struct snib__link in_place;
-    struct snib__link in_agenda;
-    unsigned todo; /* SNIB__DO_... */
+    struct snib__link in_agenda; /* or in client->renewals */
+    unsigned todo;               /* SNIB__DO_... */
     enum snib__stage stage;
     bool lost;     /* sticky */
     bool lined_up; /* counted in place->asking */
-    bool renewing; /* submitted, not answered */
+    bool renewing; /* wanted or submitted, not answered */
+    bool paced;    /* counted in client->renewals_out */
     bool no_renew;
     bool started;                  /* the engine has seen it */
     bool counted;                  /* in client->outstanding */
@@ -253,8 +254,11 @@ struct snib {
 
     struct snib__place **buckets;
     size_t bucket_count, place_count;
-    struct snib__link agenda;  /* holds with something to do */
-    struct snib__link tickets; /* asynchronous requests */
+    struct snib__link agenda;   /* holds with something to do */
+    struct snib__link renewals; /* holds to be renewed, some at a time */
+    unsigned renewals_out;      /* of those sent, not answered */
+    unsigned renewals_most;     /* so many */
+    struct snib__link tickets;  /* asynchronous requests */
     snib_ticket last_ticket;
     struct snib__timers timers;
     unsigned holds;           /* known to the engine */
@@ -328,6 +332,7 @@ void snib__hold_drop(struct snib__hold *);  /* free it if neither engine nor use
 void snib__move(struct snib__hold *, enum snib__stage);
 void snib__count(struct snib__hold *);             /* does it wait for the engine? */
 void snib__do(struct snib__hold *, unsigned what); /* put on the agenda */
+void snib__renewal_answered(struct snib__hold *);  /* or given up: another may go */
 void snib__hold_end(struct snib__hold *);          /* RELEASED; the memory may be gone after */
 
 /* pass.c */

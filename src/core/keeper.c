@@ -14,6 +14,9 @@
  *   sleeps until the next timer and does not drive, so that a thread that comes in to acquire
  *   or release need not push it aside. It never runs a user's code.
  *
+ * Regular renewals go out together, and not too many at a time: see renew_some. What somebody waits
+ * for (a verify, the proof of a grant) does not stand in that line.
+ *
  * All sleeping is done on a CLOCK_BOOTTIME timerfd: poll and condition variables would
  * oversleep by the time the machine was suspended. Blocked threads sleep without a limit: the
  * driver's timers wake them.
@@ -49,6 +52,29 @@ static void renew_batch(snib *client)
         }
     }
     client->session.engine->renew(claims, n);
+}
+
+/* Regular renewals, as many as may be under way. With 100,000 leases whose time has come together,
+ * somebody who wants a lock must not wait until all of them are answered. */
+static bool renew_some(snib *client)
+{
+    struct snib__claim *claims[RENEW_MOST];
+    size_t n = 0;
+    while (client->renewals.after != &client->renewals && n < RENEW_MOST &&
+           client->renewals_out < client->renewals_most) {
+        struct snib__hold *h = SNIB__OF(client->renewals.after, struct snib__hold, in_agenda);
+        snib__unlink(&h->in_agenda);
+        if (h->todo == SNIB__DO_RENEW) { /* else lost meanwhile */
+            h->todo = 0;
+            h->paced = true;
+            client->renewals_out++;
+            claims[n++] = &h->claim;
+        }
+    }
+    if (n > 0) {
+        client->session.engine->renew(claims, n);
+    }
+    return n > 0;
 }
 
 static void perform(snib *client, struct snib__hold *h)
@@ -89,16 +115,28 @@ static int64_t fire_timers(snib *client)
     return snib__timers_next(&client->timers);
 }
 
+/* Do the next thing that was decided. False: there is none, or it must wait. */
+static bool advance(snib *client)
+{
+    client->session.quiet = false;
+    if (client->agenda.after != &client->agenda) {
+        perform(client, SNIB__OF(client->agenda.after, struct snib__hold, in_agenda));
+    } else if (client->renewals.after == &client->renewals || !renew_some(client)) {
+        return false;
+    }
+    client->submitted |= !client->session.quiet;
+    return true;
+}
+
 int64_t snib__settle(snib *client)
 {
     for (;;) {
-        while (client->agenda.after != &client->agenda) {
-            client->session.quiet = false;
-            perform(client, SNIB__OF(client->agenda.after, struct snib__hold, in_agenda));
-            client->submitted |= !client->session.quiet;
+        while (advance(client)) {
         }
         int64_t next = fire_timers(client);
-        if (client->agenda.after == &client->agenda) {
+        if (client->agenda.after == &client->agenda &&
+            (client->renewals.after == &client->renewals ||
+             client->renewals_out >= client->renewals_most)) {
             return next;
         }
     }

@@ -239,13 +239,33 @@ static void schedule(struct snib__hold *h, struct snib__instant now)
     snib__timer_set(&h->client->timers, &h->timer, snib__later(now.boot_ns, wait));
 }
 
-/* Renew or verify, unless that is under way. */
+static bool begin_renewal(struct snib__hold *h)
+{
+    if (h->renewing || (h->stage != SNIB__HELD && h->stage != SNIB__DOUBTFUL)) {
+        return false;
+    }
+    h->renewing = true;
+    snib__count(h);
+    return true;
+}
+
+/* Verify, unless that is under way: at once. */
 static void ask(struct snib__hold *h)
 {
-    if (!h->renewing && (h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL)) {
-        h->renewing = true;
-        snib__count(h);
+    if (begin_renewal(h)) {
         snib__do(h, SNIB__DO_RENEW);
+    } else if (h->todo & SNIB__DO_RENEW) { /* not sent yet: not behind the regular ones */
+        snib__unlink(&h->in_agenda);
+        snib__do(h, SNIB__DO_RENEW);
+    }
+}
+
+/* The regular renewal: in its turn. */
+static void renew(struct snib__hold *h)
+{
+    if (begin_renewal(h)) {
+        h->todo |= SNIB__DO_RENEW;
+        snib__link_last(&h->client->renewals, &h->in_agenda);
     }
 }
 
@@ -265,7 +285,7 @@ void snib__lease_tick(struct snib__hold *h, struct snib__instant now)
     int64_t slack = h->claim.ttl_ms >= 3000 ? BATCH_NS : 0;
     if (until_renewal_ns(h, now) <= slack) {
         h->renew_tried = now;
-        ask(h);
+        renew(h);
     }
     schedule(h, now);
 }
@@ -494,7 +514,9 @@ int snib_release(snib_lease **where, snib_error *err)
     if (--h->lease_count == 0) {
         if (h->stage >= SNIB__RELEASING) {
             snib__hold_drop(h);
-        } else if (!snib__pass(h)) {
+        } else if (snib__pass(h)) {
+            snib__settle(client); /* it may be due for a renewal */
+        } else {
             h->releaser = asynchronous ? NULL : &releaser;
             snib__hold_leave(h);
             snib__settle(client);

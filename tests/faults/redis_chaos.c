@@ -145,18 +145,6 @@ TEST_LIMIT(a_server_that_is_stopped_past_the_ttl_does_not_let_two_in, 60)
 
 /* ---- In peace --------------------------------------------------------------------------- */
 
-/* Calls of a command so far. */
-static long long calls_of(redisContext *raw, const char *command)
-{
-    char field[64];
-    redisReply *info = redisCommand(raw, "INFO commandstats");
-    snprintf(field, sizeof field, "cmdstat_%s:calls=", command);
-    const char *found = strstr(info->str, field);
-    long long calls = found ? strtoll(found + strlen(field), NULL, 10) : 0;
-    freeReplyObject(info);
-    return calls;
-}
-
 TEST_LIMIT(thirty_two_processes_are_served_strictly_in_order, 60)
 {
     server_redis(&server, NULL);
@@ -171,13 +159,13 @@ TEST_LIMIT(thirty_two_processes_are_served_strictly_in_order, 60)
         await_line(raw, "report", i + 1);
     }
     uint64_t token = snib_token(lease);
-    long long scripts = calls_of(raw, "evalsha"), messages = calls_of(raw, "publish");
+    long long scripts = raw_calls(raw, "evalsha"), messages = raw_calls(raw, "publish");
     give(&lease);
     for (int i = 0; i < CROWD; i++) {
         check_flag_wait(&helpers[i].over, PATIENCE_MS);
     }
-    scripts = calls_of(raw, "evalsha") - scripts;
-    messages = calls_of(raw, "publish") - messages;
+    scripts = raw_calls(raw, "evalsha") - scripts;
+    messages = raw_calls(raw, "publish") - messages;
     for (int i = 0; i < CROWD; i++) {
         CHECK_INT(atomic_load(&helpers[i].code), ==, SNIB_OK);
         CHECK_UINT(atomic_load(&helpers[i].token), >, token);

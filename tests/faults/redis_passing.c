@@ -52,16 +52,6 @@ static void crew_join(struct crew *crew)
     }
 }
 
-static long long scripts_run(redisContext *raw)
-{
-    redisReply *reply = redisCommand(raw, "INFO commandstats");
-    CHECK(reply != NULL && reply->str != NULL);
-    const char *at = strstr(reply->str, "cmdstat_evalsha:calls=");
-    long long calls = at ? strtoll(at + strlen("cmdstat_evalsha:calls="), NULL, 10) : 0;
-    freeReplyObject(reply);
-    return calls;
-}
-
 /* How many scripts it takes to let everybody have all their turns. */
 static long long scripts_for_all_turns(const char *parameters)
 {
@@ -71,7 +61,7 @@ static long long scripts_for_all_turns(const char *parameters)
     crew_start(&crew);
     crew_join(&crew);
     CHECK_INT(crew.count, ==, CREW * TURNS);
-    long long scripts = scripts_run(raw);
+    long long scripts = raw_calls(raw, "evalsha");
     snib *other = client_of(url_of(server.port, ""));
     snib_lease *lease = take(other, "report", NULL); /* it is free, and tokens go on */
     CHECK_UINT(snib_token(lease), >, crew.last);

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Schedules that break naive locks on one Redis server, one case each. The numbers are those that
- * cases called safety_NN carry in their names:
+ * cases called safety_NN carry in their names; others go by what they show:
  *
- *   20, 23, 37  a_dead_waiter_is_skipped_at_once_even_if_somebody_listens_to_everything
- *   21, 22      without_memory_leases_are_renewed_released_handed_over_and_none_is_granted
- *   23          a_stopped_waiter_costs_the_hand_over_lease_and_no_more
- *   24          a_dead_writer_at_the_head_does_not_keep_readers_out
- *   25          a_grant_that_nobody_here_wants_is_given_back_at_once,
- * a_lost_message_costs_a_recheck_... 26 a_handed_over_lock_has_the_validity_that_was_asked_for 28
- * neighbouring_tokens_stay_different_however_large 29          safety_29_... in redis_passing.c,
- * tokens_grow_when_the_servers_clock_is_set_back 30 a_shorter_lease_does_not_cut_a_longer_one 32
- * a_clock_set_back_does_not_keep_a_dead_holder_alive 34
- * safety_34_many_renewals_do_not_hold_up_others 36          a_forged_grant_is_not_believed 39
- * redis_birth.c
+ * - 20, 23, 37: a_dead_waiter_is_skipped_at_once_even_if_somebody_listens_to_everything
+ * - 21, 22: without_memory_leases_are_renewed_released_handed_over_and_none_is_granted
+ * - 23: a_stopped_waiter_costs_the_hand_over_lease_and_no_more
+ * - 24: a_dead_writer_at_the_head_does_not_keep_readers_out
+ * - 25: a_grant_that_nobody_here_wants_is_given_back_at_once
+ * - 25: a_lost_message_costs_a_recheck_and_not_the_ttl
+ * - 26: a_handed_over_lock_has_the_validity_that_was_asked_for
+ * - 28: neighbouring_tokens_stay_different_however_large
+ * - 29: safety_29_... in redis_passing.c, tokens_grow_when_the_servers_clock_is_set_back
+ * - 30: a_shorter_lease_does_not_cut_a_longer_one
+ * - 32: a_clock_set_back_does_not_keep_a_dead_holder_alive
+ * - 34: safety_34_...
+ * - 36: a_forged_grant_is_not_believed
+ * - 39: redis_birth.c
  *
  * 27, 31, 33 and 35 are about replicas and clusters, which this engine does not use.
  */
@@ -269,6 +272,19 @@ TEST(without_memory_leases_are_renewed_released_handed_over_and_none_is_granted)
     redisFree(raw);
 }
 
+struct burst {
+    snib_lease **leases;
+    atomic_int count;
+};
+
+static void keep_lease(snib_lease *lease, const snib_error *err, void *arg)
+{
+    struct burst *burst = arg;
+    CHECK_OK(lease ? SNIB_OK : err->code, err->message);
+    burst->leases[atomic_load(&burst->count)] = lease;
+    atomic_fetch_add(&burst->count, 1);
+}
+
 /* All of them in one write would keep the connection busy for as long as they take. */
 TEST(safety_34_many_renewals_do_not_hold_up_others)
 {
@@ -295,6 +311,49 @@ TEST(safety_34_many_renewals_do_not_hold_up_others)
         give(&leases[i]);
     }
     free(leases);
+    snib_close(client);
+    redisFree(raw);
+}
+
+/* Many that are due at the same moment are under way some at a time: here none is answered. */
+TEST(safety_34_renewals_take_turns)
+{
+    enum { MANY = 5000, MOST = 2000 };
+    redisContext *raw = begin();
+    struct proxy proxy;
+    proxy_start(&proxy, server.port);
+    snib *client = client_of(url_of(proxy.port, "ttl=9s&timeout=4s"));
+    struct burst burst = {.leases = calloc(MANY, sizeof(snib_lease *))};
+    for (int i = 0; i < MANY; i++) {
+        char name[24];
+        snib_error error = {0};
+        snprintf(name, sizeof name, "many/%d", i);
+        CHECK_OK(snib_acquire_async(NULL, client, name, NULL, keep_lease, &burst, &error),
+                 error.message);
+    }
+    int64_t start = check_now_ns();
+    while (atomic_load(&burst.count) < MANY) {
+        CHECK_INT(since_ms(start), <, check_ms(10000));
+        check_sleep_ms(1);
+    }
+    long long before = raw_calls(raw, "evalsha");
+    proxy_set(&proxy, PROXY_TO_CLIENT, PROXY_STALL, 0);
+    while (raw_calls(raw, "evalsha") == before) { /* until their time comes */
+        CHECK_INT(since_ms(start), <, 20000);
+        check_sleep_ms(10);
+    }
+    check_sleep_ms(500);
+    CHECK_INT(raw_calls(raw, "evalsha") - before, <=, MOST);
+    proxy_heal(&proxy);
+    while (raw_calls(raw, "evalsha") < before + MANY) {
+        CHECK_INT(since_ms(start), <, 25000);
+        check_sleep_ms(10);
+    }
+    for (int i = 0; i < MANY; i++) {
+        CHECK_INT(snib_state(burst.leases[i]), ==, SNIB_HELD);
+        give(&burst.leases[i]);
+    }
+    free(burst.leases);
     snib_close(client);
     redisFree(raw);
 }

@@ -128,6 +128,19 @@ MAY_BE_UNUSED static void raw_no_script_failed(redisContext *raw)
     freeReplyObject(reply);
 }
 
+/* Calls of a command so far. */
+MAY_BE_UNUSED static long long raw_calls(redisContext *raw, const char *command)
+{
+    char field[64];
+    redisReply *info = redisCommand(raw, "INFO commandstats");
+    CHECK(info != NULL && info->str != NULL);
+    snprintf(field, sizeof field, "cmdstat_%s:calls=", command);
+    const char *found = strstr(info->str, field);
+    long long calls = found ? strtoll(found + strlen(field), NULL, 10) : 0;
+    freeReplyObject(info);
+    return calls;
+}
+
 /* How many tickets are in line. */
 struct raw_line {
     redisContext *raw;

@@ -78,6 +78,7 @@ struct sim_config {
     int64_t ttl_ms, timeout_ms, recheck_ms;
     int64_t handover_ms; /* the lease of a lock handed over; 0: as any other */
     unsigned span;       /* most tokens of a grant; 0: no such thing */
+    unsigned renewals;   /* regular ones under way at the same time; 0: as shipped */
 
     int64_t delay_ms;                                   /* most of a usual message */
     int slow, lose, lose_answer, twice;                 /* of messages */
@@ -328,6 +329,7 @@ bool sim_believes(const struct snib__hold *h, const struct machine *m);
     X(LOST_BY_ANSWER)                                                                              \
     X(LOST_BY_REPORT)                                                                              \
     X(LOST_WITH_RENEWAL_UNDER_WAY)                                                                 \
+    X(RENEWAL_WAITS_ITS_TURN)                                                                      \
     X(LOOKED_BEFORE_THE_TIMER)                                                                     \
     X(REPORTED_PARKED)                                                                             \
     X(REPORTED_PROVING)                                                                            \

@@ -90,6 +90,7 @@ void sim_draw_config(struct sim_config *c, uint64_t seed)
         c->permits[i] = sim_chance(25) ? 1 + (unsigned)sim_roll(3) : 0;
     }
     c->span = c->leased && sim_chance(50) ? 2 + (unsigned)sim_roll(5) : 0;
+    c->renewals = sim_chance(30) ? 1 + (unsigned)sim_roll(3) : 0;
     draw_network(c);
     draw_faults(c);
     draw_users(c);

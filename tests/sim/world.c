@@ -392,6 +392,9 @@ void sim_open(struct machine *m)
     int rc = snib__open_engine(&m->client, &sim_engine, url, true, &error);
     sim_spare_memory(false);
     SIM_CHECK(rc == 0, "cannot open: %s", error.message);
+    if (c->renewals) {
+        m->client->renewals_most = c->renewals;
+    }
 }
 
 void sim_close(struct machine *m, bool dead)
