@@ -88,6 +88,49 @@ TEST(a_replica_is_refused)
     must_work(client_of(url_of(server.port, "")));
 }
 
+static bool has_key(void *arg)
+{
+    return raw_number(arg, "EXISTS snib:{kept}") == 1;
+}
+
+/* The replica becomes the master, and has not heard of everything. */
+TEST(after_a_failover_what_was_copied_is_kept_and_the_rest_is_told_lost)
+{
+    struct server replica;
+    struct proxy proxy;
+    char port[8];
+    static const char *const at_once[] = {"--repl-diskless-sync-delay", "0", NULL};
+    server_redis(&server, at_once);
+    snprintf(port, sizeof port, "%d", server.port);
+    const char *const extra[] = {"--replicaof", "127.0.0.1", port, NULL};
+    server_redis(&replica, extra);
+    redisContext *raw = raw_open(replica.port);
+    proxy_start(&proxy, server.port);
+    snib *client = client_of(url_of(proxy.port, "ttl=3s"));
+    snib_lease *kept = take(client, "kept", NULL);
+    CHECK(check_until(has_key, raw, PATIENCE_MS));
+    CHECK_INT(raw_number(raw, "REPLICAOF NO ONE"), ==, 0);
+    snib_lease *lagged = take(client, "lagged", NULL);
+    proxy_target(&proxy, replica.port);
+    proxy_cut(&proxy, PROXY_RESET);
+    server_kill(&server);
+
+    int64_t start = check_now_ns();
+    while (snib_state(lagged) != SNIB_LOST) {
+        CHECK_INT((check_now_ns() - start) / 1000000, <, 2000 + check_ms(3000));
+        check_sleep_ms(5);
+    }
+    CHECK_INT(snib_verify(kept, NULL), ==, SNIB_OK);
+    snib *other = client_of(url_of(replica.port, ""));
+    CHECK_INT(try_it(other, "kept", NULL), ==, SNIB_EBUSY);
+    CHECK_INT(try_it(other, "lagged", NULL), ==, SNIB_OK);
+    CHECK_INT(snib_release(&lagged, NULL), ==, SNIB_ELOST);
+    give(&kept);
+    snib_close(other);
+    snib_close(client);
+    redisFree(raw);
+}
+
 TEST(a_server_that_evicts_is_refused_unless_allowed)
 {
     static const char *const extra[] = {"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru",
