@@ -129,7 +129,7 @@ TEST_WHEN(a_writer_that_gave_up_lets_the_readers_in, with_fair_shared)
     struct actor *actors = actors_new(2);
     actor_prepare(&actors[0], "map", "writer");
     actor_prepare(&actors[1], "map", "reader");
-    actors[0].options.wait_ms = check_ms(500);
+    actors[0].options.wait_ms = check_ms(1000);
     actors[1].options.mode = SNIB_SHARED;
     actor_spawn(&actors[0]);
     actor_spawn(&actors[1]);

@@ -183,7 +183,7 @@ TEST(a_waiter_that_gave_up_is_not_in_the_way)
 {
     struct actor *actors = actors_new(2);
     actor_prepare(&actors[0], "report", "quitter");
-    actors[0].options.wait_ms = 100;
+    actors[0].options.wait_ms = check_ms(1000); /* long enough to be told that it waits */
     actor_prepare(&actors[1], "report", "patient");
     actor_spawn(&actors[0]);
     actor_spawn(&actors[1]);
