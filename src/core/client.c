@@ -64,7 +64,7 @@ void snib__enter(snib *client)
 
 static void end_call(snib *client)
 {
-    if (client->agenda.after != &client->agenda) {
+    if (snib__unsettled(client)) {
         snib__settle(client);
     }
     client->inside--;

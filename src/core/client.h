@@ -358,6 +358,12 @@ int64_t snib__lease_left_ns(const struct snib__hold *, struct snib__instant now)
 int64_t snib__drift_ns(int64_t span_ns); /* what is taken off a lease for clocks that differ */
 
 /* keeper.c */
+static inline bool snib__unsettled(const snib *client) /* is there anything to do now? */
+{
+    return client->agenda.after != &client->agenda ||
+           (client->renewals.after != &client->renewals &&
+            client->renewals_out < client->renewals_most);
+}
 int64_t snib__settle(snib *client);
 void snib__wait_for(snib *client, struct snib__waiter *);
 void snib__wake(snib *client, struct snib__waiter *);

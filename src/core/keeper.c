@@ -134,9 +134,7 @@ int64_t snib__settle(snib *client)
         while (advance(client)) {
         }
         int64_t next = fire_timers(client);
-        if (client->agenda.after == &client->agenda &&
-            (client->renewals.after == &client->renewals ||
-             client->renewals_out >= client->renewals_most)) {
+        if (!snib__unsettled(client)) {
             return next;
         }
     }

@@ -265,6 +265,7 @@ static void renew(struct snib__hold *h)
 {
     if (begin_renewal(h)) {
         h->todo |= SNIB__DO_RENEW;
+        snib__unlink(&h->in_agenda);
         snib__link_last(&h->client->renewals, &h->in_agenda);
     }
 }
@@ -514,9 +515,7 @@ int snib_release(snib_lease **where, snib_error *err)
     if (--h->lease_count == 0) {
         if (h->stage >= SNIB__RELEASING) {
             snib__hold_drop(h);
-        } else if (snib__pass(h)) {
-            snib__settle(client); /* it may be due for a renewal */
-        } else {
+        } else if (!snib__pass(h)) {
             h->releaser = asynchronous ? NULL : &releaser;
             snib__hold_leave(h);
             snib__settle(client);

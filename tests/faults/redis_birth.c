@@ -271,13 +271,16 @@ TEST(nobody_gets_in_as_somebody_else_or_somewhere_else)
 {
     snib_error error = {0};
     server_redis(&server, NULL);
+    must_work(client_of(url_of(server.port, ""))); /* the server knows the scripts now */
     must_fail(client_with("redis://:needless@127.0.0.1:%d?quarantine=no", server.port),
               SNIB_EDENIED, "without any password");
+    must_work(client_of(url_of(server.port, ""))); /* what was granted went back */
     must_fail(client_with("redis://nobody:x@127.0.0.1:%d?quarantine=no", server.port), SNIB_EDENIED,
               "WRONGPASS");
+    must_work(client_of(url_of(server.port, "")));
     must_fail(client_with("redis://127.0.0.1:%d/99?quarantine=no", server.port), SNIB_EINVAL,
               "out of range");
-    must_work(client_of(url_of(server.port, ""))); /* what was granted went back */
+    must_work(client_of(url_of(server.port, "")));
 
     snib *holder = client_of(url_of(server.port, ""));
     snib_lease *lease = take(holder, "report", NULL);
@@ -331,6 +334,54 @@ TEST(without_the_right_to_subscribe_waiters_try_again_now_and_then)
     helper_must_hold(helpers);
     helper_end(helpers);
     snib_close(client);
+    redisFree(raw);
+}
+
+static void keep_lease(snib_lease *lease, const snib_error *err, void *arg)
+{
+    (void)err;
+    atomic_store((_Atomic(snib_lease *) *)arg, lease);
+}
+
+static long long connections(redisContext *raw)
+{
+    redisReply *info = redisCommand(raw, "INFO stats");
+    CHECK(info != NULL && info->str != NULL);
+    const char *found = strstr(info->str, "total_connections_received:");
+    long long count = found ? strtoll(strchr(found, ':') + 1, NULL, 10) : 0;
+    freeReplyObject(info);
+    return count;
+}
+
+/* The password was changed since the first connection was made. What is subscribed to nevertheless
+ * belongs to the default user. */
+TEST(an_inbox_that_is_not_let_in_tries_again_now_and_then)
+{
+    _Atomic(snib_lease *) waited = NULL;
+    snib_error error = {0};
+    server_redis(&server, NULL);
+    redisContext *raw = raw_open(server.port);
+    raw_number(raw, "ACL SETUSER alice on >one allkeys allchannels +@all");
+    snib *holder = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(holder, "report", NULL);
+    snib *client = client_with("redis://alice:one@127.0.0.1:%d?quarantine=no", server.port);
+    CHECK_OK(try_it(client, "other", &error), error.message);
+    raw_number(raw, "ACL SETUSER alice resetpass >two");
+    long long before = connections(raw);
+    CHECK_OK(snib_acquire_async(NULL, client, "report", NULL, keep_lease, &waited, &error),
+             error.message);
+    check_sleep_ms(1000);
+    CHECK_INT(connections(raw) - before, >=, 1);
+    CHECK_INT(connections(raw) - before, <=, 20);
+    give(&lease);
+    for (int i = 0; i < 1000 && !atomic_load(&waited); i++) {
+        check_sleep_ms(10);
+    }
+    lease = atomic_load(&waited);
+    CHECK(lease != NULL);
+    give(&lease);
+    snib_close(client);
+    snib_close(holder);
     redisFree(raw);
 }
 

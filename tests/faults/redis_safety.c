@@ -336,8 +336,8 @@ TEST(safety_34_renewals_take_turns)
         CHECK_INT(since_ms(start), <, check_ms(10000));
         check_sleep_ms(1);
     }
-    long long before = raw_calls(raw, "evalsha");
     proxy_set(&proxy, PROXY_TO_CLIENT, PROXY_STALL, 0);
+    long long before = raw_calls(raw, "evalsha");
     while (raw_calls(raw, "evalsha") == before) { /* until their time comes */
         CHECK_INT(since_ms(start), <, 20000);
         check_sleep_ms(10);

@@ -192,9 +192,12 @@ void snib__birth_reply(struct snib__redis *r, const struct snib__redis_request *
     case SNIB__ASK_AUTH:
     case SNIB__ASK_SELECT:
         if (refused && !r->birth.denied) {
+            /* A server that does not know AUTH repeats what it does not know. */
+            bool repeats = r->password[0] && strstr(reply->text, r->password);
+            const char *why = repeats ? "ERR unknown command 'AUTH'" : reply->text;
             r->birth.denied = true;
-            snprintf(r->birth.why, sizeof r->birth.why, "%s", reply->text);
-            snprintf(r->link.why, sizeof r->link.why, "%.100s", reply->text);
+            snprintf(r->birth.why, sizeof r->birth.why, "%s", why);
+            snprintf(r->link.why, sizeof r->link.why, "%.100s", why);
             r->link.retires = true;
         }
         break;

@@ -46,9 +46,13 @@ static void on_reply(struct snib__redis_link *link, struct snib__redis_request *
     struct snib__redis *r = link->owner;
     struct snib__inbox *inbox = &r->inbox;
     (void)request;
+    if (link->broken) {
+        return; /* whatever follows was done as somebody else */
+    }
     if (reply->type == REDIS_REPLY_ERROR) {
         /* CLIENT SETNAME may be refused; without the subscription this is of no use. */
-        if (inbox->state == SNIB__INBOX_OPENING && !strstr(reply->text, "client|setname")) {
+        bool naming = strstr(reply->text, "client|setname") || strstr(reply->text, "'client'");
+        if (inbox->state == SNIB__INBOX_OPENING && !naming) {
             link->broken = true;
         }
         return;

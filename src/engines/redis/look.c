@@ -337,7 +337,10 @@ static void ask_again(struct snib__redis *r, struct snib__query *query)
     look->repeated = true;
     look->asked = look->answered;
     strcpy(cursor, look->cursor);
-    if (cursor[0] && !scan(r, query, cursor)) {
+    if (cursor[0]) {
+        if (scan(r, query, cursor)) {
+            return; /* no key is asked for before all of them are known */
+        }
         fail(r, look, SNIB_ENOMEM, 0, "out of memory");
     }
     ask_next(r, query);

@@ -470,6 +470,10 @@ static void on_reply(struct snib__redis_link *link, struct snib__redis_request *
         return;
     }
     if (r->birth.denied) {
+        if (request->kind == SNIB__ASK_ATTEMPT && request->subject &&
+            reply->type != REDIS_REPLY_ERROR) {
+            undo(r, request->subject);
+        }
         reply = &denied;
     }
     if (request->kind <= SNIB__ASK_RELEASE) {
