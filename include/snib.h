@@ -264,7 +264,8 @@ typedef void snib_done_fn(snib_lease *lease, const snib_error *err, void *arg);
 /*
  * Callbacks run on a thread of the library, one at a time, unless snib_events was called before
  * the first acquire: then they run only inside snib_dispatch, which you call when `*fd` polls
- * readable. A callback may call any function, also release its own lease and close the client.
+ * readable. One at a time, then too: while a callback runs on another thread, snib_dispatch answers
+ * 0 at once. A callback may call any function, also release its own lease and close the client.
  */
 int snib_events(snib *client, int *fd, snib_error *err);
 int snib_dispatch(snib *client, int max); /* run at most `max` (0: all due); answers how many */

@@ -83,6 +83,12 @@ struct snib__call {
     char why[160];
 };
 
+/* A callback that runs, on its stack: one that dispatches may have others inside. */
+struct snib__running {
+    const void *about; /* its lease or request */
+    struct snib__running *outer;
+};
+
 /* A call of snib_release, or of snib_verify, that waits for its answer. */
 struct snib__releaser {
     struct snib__waiter waiter;
@@ -286,9 +292,8 @@ struct snib {
     pthread_t caller;
     bool caller_runs, caller_stops;
     pthread_cond_t caller_cond, call_ended;
-    unsigned calling; /* a callback runs now, on call_thread, about call_about */
-    pthread_t call_thread;
-    const void *call_about; /* its lease or request */
+    struct snib__running *running; /* the callback that runs now, the innermost one first */
+    pthread_t call_thread;         /* on which it does */
 };
 
 static inline bool snib__leased(const struct snib *client)

@@ -117,19 +117,18 @@ static bool run_one(snib *client)
     }
     struct snib__call *call = SNIB__OF(client->calls.after, struct snib__call, link);
     snib__unlink(&call->link);
-    client->calling++;
-    pthread_t outer_thread = client->call_thread;
-    const void *outer_about = client->call_about;
+    struct snib__running self = {
+        .about = call->lease ? (const void *)call->lease : (const void *)call->request,
+        .outer = client->running,
+    };
+    client->running = &self;
     client->call_thread = pthread_self();
-    client->call_about = call->lease ? (const void *)call->lease : (const void *)call->request;
     if (call->ends) {
         run_end(call->request);
     } else {
         run_event(call);
     }
-    client->calling--;
-    client->call_thread = outer_thread;
-    client->call_about = outer_about;
+    client->running = self.outer;
     pthread_cond_broadcast(&client->call_ended);
     return true;
 }
@@ -147,10 +146,23 @@ static void *call_all(void *arg)
     return NULL;
 }
 
+static bool runs_here(const snib *client)
+{
+    return client->running && pthread_equal(client->call_thread, pthread_self());
+}
+
+static bool runs_about(const snib *client, const void *about)
+{
+    const struct snib__running *r = client->running;
+    while (r && r->about != about) {
+        r = r->outer;
+    }
+    return r != NULL;
+}
+
 void snib__calls_wait(snib *client, const void *about)
 {
-    while (client->calling && client->call_about == about &&
-           !pthread_equal(client->call_thread, pthread_self())) {
+    while (!runs_here(client) && runs_about(client, about)) {
         pthread_cond_wait(&client->call_ended, &client->lock);
     }
 }
@@ -168,7 +180,7 @@ void snib__calls_forget(snib_lease *lease)
 
 void snib__calls_end(snib *client)
 {
-    bool inside = client->calling && pthread_equal(client->call_thread, pthread_self());
+    bool inside = runs_here(client);
     client->caller_stops = true;
     if (client->caller_runs) {
         pthread_cond_signal(&client->caller_cond);
@@ -183,7 +195,7 @@ void snib__calls_end(snib *client)
         }
         pthread_mutex_lock(&client->lock);
     }
-    while (client->calling && !inside) { /* snib_dispatch on another thread */
+    while (client->running && !inside) { /* snib_dispatch on another thread */
         pthread_cond_wait(&client->call_ended, &client->lock);
     }
     while (run_one(client)) {
@@ -237,6 +249,10 @@ int snib_dispatch(snib *client, int max)
     uint64_t ignored;
     if (client->own_loop && read(client->event_fd, &ignored, sizeof ignored) < 0) {
         ignored = 0; /* nothing to take: somebody else has taken it */
+    }
+    if (client->running && !runs_here(client)) { /* that thread goes on with what is due */
+        snib__unlock_unref(client);
+        return 0;
     }
     while ((max <= 0 || count < max) && !client->caller_stops && run_one(client)) {
         count++;

@@ -134,6 +134,64 @@ TEST(callbacks_run_only_inside_dispatch_once_events_was_called)
     crowd_end(crowd);
 }
 
+struct slow {
+    snib *client;
+    atomic_int begun, ended;
+    struct check_flag inside, go_on;
+    snib_lease *leases[2];
+};
+
+static void be_slow(snib_lease *lease, const snib_error *err, void *arg)
+{
+    struct slow *slow = arg;
+    (void)err;
+    CHECK_INT(atomic_load(&slow->begun), ==, atomic_load(&slow->ended));
+    slow->leases[atomic_fetch_add(&slow->begun, 1)] = lease;
+    check_flag_set(&slow->inside);
+    check_flag_wait(&slow->go_on, PATIENCE_MS);
+    atomic_fetch_add(&slow->ended, 1);
+}
+
+static void *dispatch_all(void *arg)
+{
+    struct slow *slow = arg;
+    while (atomic_load(&slow->ended) < 2) {
+        CHECK_INT(snib_dispatch(slow->client, 1), >=, 0);
+        check_sleep_ms(1);
+    }
+    return NULL;
+}
+
+TEST(callbacks_run_one_at_a_time_whoever_dispatches)
+{
+    static struct slow slow;
+    pthread_t thread;
+    snib_error error = {0};
+    int fd;
+    slow.client = client_here();
+    CHECK_OK(snib_events(slow.client, &fd, &error), error.message);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(
+            snib_acquire_async(NULL, slow.client, i ? "two" : "one", NULL, be_slow, &slow, &error),
+            error.message);
+    }
+    CHECK(readable(fd, PATIENCE_MS));
+    CHECK(pthread_create(&thread, NULL, dispatch_all, &slow) == 0);
+    check_flag_wait(&slow.inside, PATIENCE_MS);
+    for (int i = 0; i < 100; i++) {
+        CHECK_INT(snib_dispatch(slow.client, 0), ==, 0);
+        check_sleep_ms(1);
+    }
+    CHECK_INT(atomic_load(&slow.begun), ==, 1);
+    check_flag_set(&slow.go_on);
+    pthread_join(thread, NULL);
+    for (int i = 0; i < 2; i++) {
+        CHECK(slow.leases[i] != NULL);
+        give(&slow.leases[i]);
+    }
+    snib_close(slow.client);
+}
+
 TEST(an_asynchronous_try_is_refused_in_its_callback)
 {
     snib *holder = client_here();

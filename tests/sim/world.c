@@ -400,7 +400,7 @@ void sim_open(struct machine *m)
 void sim_close(struct machine *m, bool dead)
 {
     snib *client = m->client;
-    sim_note(NOTE_CLOSES, m->index, dead, client->calling);
+    sim_note(NOTE_CLOSES, m->index, dead, client->running != NULL);
     if (client->tickets.after != &client->tickets) {
         sim_reach(PATH_CLOSED_WITH_WAITS);
     }
