@@ -23,8 +23,9 @@ static const char help[] =
     "      --json      for programs; see docs/json.md\n"
     "\n"
     "A holder learns of it at its next renewal and may work on until then; `snib run`\n"
-    "then stops its command. With file: the kernel keeps the lock for the process: a\n"
-    "`snib run` is asked to give up, anything else is named, and you end it yourself.\n"
+    "then stops its command. With file: the kernel keeps the lock for the process:\n"
+    "one that listens (`snib run`, `snib hold`) is asked to give up, any other is\n"
+    "named, and you end it yourself.\n"
     "\n"
     "Status: 0 broken; 1 not held (any more), or not with that token; 75 not done;\n"
     "64 usage, 69 engine, 70 internal.\n";
@@ -61,6 +62,14 @@ static bool first_of_token(const struct sights *sights, size_t index)
     return true;
 }
 
+/* Whoever holds a path by flock(2) alone has no token, and nothing that could be asked. */
+static enum outcome refuse(const struct sight *sight, snib_error *error)
+{
+    (void)snprintf(error->message, sizeof error->message,
+                   "not broken: %s holds it, not a snib; end that process", sight->who);
+    return REFUSED;
+}
+
 /* FAILED: the engine could not be asked; `error` says why. */
 static enum outcome break_all(const struct look *look, const struct sights *sights,
                               snib_error *error)
@@ -68,6 +77,10 @@ static enum outcome break_all(const struct look *look, const struct sights *sigh
     enum outcome outcome = GONE;
     for (size_t i = 0; i < sights->count; i++) {
         if (!meant(look, &sights->all[i]) || !first_of_token(sights, i)) {
+            continue;
+        }
+        if (sights->all[i].token == 0) {
+            outcome = refuse(&sights->all[i], error);
             continue;
         }
         snib_error why;
@@ -108,6 +121,9 @@ static enum outcome decide(const struct look *look, const struct sights *sights,
     }
     if (look->yes) {
         return break_all(look, sights, error);
+    }
+    if (one->token == 0) {
+        return refuse(one, error);
     }
     (void)snprintf(error->message, sizeof error->message,
                    "not broken; to take it from %s%s, say --yes (--token %" PRIu64 ")", one->who,

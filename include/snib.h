@@ -40,7 +40,8 @@
  * Threads: every call may come from any thread. Do not free a handle another thread is using.
  * A thread that waits does the waiting itself; the library adds at most two threads to a client,
  * and only when somebody must renew, time or call back while nobody waits: the keeper, and one
- * for callbacks unless you use snib_events. Your code never runs on the keeper.
+ * for callbacks unless you use snib_events; and one while a host name is looked up. Your code never
+ * runs on the keeper.
  *
  * Fork: a handle works only in the process that opened it. Elsewhere every call answers
  * SNIB_ESTATE, sends nothing and frees what is freeable. All descriptors are close-on-exec. On
@@ -220,9 +221,9 @@ const void *snib_thread(void);
 enum snib_state {
     SNIB_WAITING,  /* not yet granted; in events only */
     SNIB_HELD,     /* ours */
-    SNIB_DOUBTFUL, /* still ours, but the engine cannot be reached: stop soon */
+    SNIB_DOUBTFUL, /* still ours, but the engine is silent, or max_hold nearly over: stop soon */
     SNIB_LOST,     /* the deadline passed, or the engine said so; final */
-    SNIB_RELEASED  /* the client was closed */
+    SNIB_RELEASED  /* the client was closed, or this is another process */
 };
 
 int snib_state(const snib_lease *lease);
@@ -255,7 +256,7 @@ struct snib_event {
     snib_ticket ticket; /* of snib_acquire_async, else 0 */
     snib_lease *lease;  /* NULL while WAITING */
     int64_t left_ms;    /* as snib_left_ms; while WAITING that of the holder, -1 unknown */
-    const char *why;    /* "behind web3:4711, place 2"; "no answer for 20.0 s" */
+    const char *why;    /* "behind web3:4711, place 2"; "no answer of the engine for 20.0 s" */
 };
 
 /* The end of an asynchronous acquire: a lease, yours, or NULL and the error. */

@@ -141,6 +141,26 @@ TEST(flock_and_snib_exclude_each_other_on_a_path)
     CHECK_INT(capture_command(try)->status, ==, 0);
 }
 
+TEST(break_names_who_holds_a_path_by_flock)
+{
+    struct actor holder;
+    char path[300], shell[400];
+    need_flock();
+    snprintf(path, sizeof path, "%s/job.lock", check_tmpdir());
+    snprintf(shell, sizeof shell, "exec 9>'%s'; flock 9; echo in; read a", path);
+    const char *const script[] = {"sh", "-c", shell, NULL};
+    stage_start(&holder, script);
+    CHECK_STR(stage_line(holder.out, PATIENCE_MS), "in");
+    const struct capture *said = capture("break", path);
+    CHECK_INT(said->status, ==, 75);
+    CHECK(strstr(said->err, "(flock)") != NULL);
+    said = capture("break", "--yes", path);
+    CHECK_INT(said->status, ==, 75);
+    CHECK(strstr(said->err, "end that process") != NULL);
+    CHECK(write(holder.in, "\n", 1) == 1);
+    CHECK_INT(stage_end(&holder, PATIENCE_MS), ==, 0);
+}
+
 TEST(the_shell_of_c_is_the_user_s)
 {
     need_flock();

@@ -407,6 +407,7 @@ TEST(bad_urls_are_refused)
         "redis://h/1?db=2",  "unix://host/path",
         "redis://h?db=-1",   "redis://:p@h?passfile=/x",
         "redis://h?prefix=", "redis://h?eviction=maybe",
+        "redis://user@h",    "unix://user@/path",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         snib *client = NULL;

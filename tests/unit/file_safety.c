@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The schedules that broke the first draft of the file engine. Each is first shown to break a
+ * Schedules that break a naive file lock. Each is first shown to break a
  * naive form, then snib is shown to survive it.
  */
 #include "file_test.h"

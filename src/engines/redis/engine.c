@@ -154,7 +154,12 @@ static int open_session(struct snib__session *session, snib_error *err)
     snib__link_init(&r->link, &snib__redis_calls, &r->peer, r);
     snib__inbox_init(r);
     int rc = read_place(r, err);
-    return rc < 0 ? rc : read_password(r, err);
+    rc = rc < 0 ? rc : read_password(r, err);
+    if (rc == SNIB_OK && session->url->user[0] && !r->password[0]) {
+        rc = snib__fail(err, SNIB_EINVAL, 0,
+                        "redis: a user without a password: USER:PASSWORD@, or passfile=");
+    }
+    return rc;
 }
 
 static void close_session(struct snib__session *session)

@@ -131,7 +131,8 @@ static void accept_grant(struct snib__redis *r, struct snib__ticket *t, uint64_t
     snib__redis_answer(t, SNIB__ATTEMPT, &held);
 }
 
-/* "ID TOKEN LEFT KEY". Whoever can publish can forge this; but not the id, which is a secret. */
+/* "ID TOKEN TOKENS LEFT KEY". Whoever can publish can forge this; but not the id, which is a
+ * secret. */
 void snib__waiting_granted(struct snib__redis *r, const char *message)
 {
     char id[SNIB__ID_MAX];
