@@ -4,7 +4,7 @@
  *
  *   SNIB_NAME     the lock
  *   SNIB_TOKEN    its token
- *   SNIB_TOKENS   with --also: the tokens of all, in the order of the command line
+ *   SNIB_TOKENS   with --also: the tokens of all, that of SNIB_NAME first
  *   SNIB_URL      the engine, without secrets
  *   SNIB_HELD     for snib itself: what this run and those around it hold
  *

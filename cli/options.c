@@ -177,12 +177,9 @@ static int flock_option(struct options *o, int answer)
     }
 }
 
-static int duration(int64_t *out, const char *option, int64_t most_ms)
+static int duration(int64_t *out, const char *option)
 {
-    if (!value_duration_ms(out, optarg) || *out > most_ms) {
-        return bad_duration(option, optarg);
-    }
-    return 0;
+    return value_duration_ms(out, optarg) ? 0 : bad_duration(option, optarg);
 }
 
 static int set_permits(struct options *o)
@@ -227,7 +224,7 @@ static int own_option(struct options *o, int answer)
         tell_all(true);
         return 0;
     case TTL:
-        rc = duration(&o->lock.ttl_ms, "--ttl", INT64_MAX);
+        rc = duration(&o->lock.ttl_ms, "--ttl");
         return rc == 0 && o->lock.ttl_ms == 0 ? bad_duration("--ttl", optarg) : rc;
     case PERMITS:
         return set_permits(o);
@@ -238,12 +235,16 @@ static int own_option(struct options *o, int answer)
         o->lock.label = optarg;
         return 0;
     case MIN_HOLD:
-        return duration(&o->min_hold_ms, "--min-hold", INT64_MAX);
+        return duration(&o->min_hold_ms, "--min-hold");
     case MAX_HOLD:
-        rc = duration(&o->lock.max_hold_ms, "--max-hold", INT64_MAX);
+        rc = duration(&o->lock.max_hold_ms, "--max-hold");
         return rc == 0 && o->lock.max_hold_ms == 0 ? bad_duration("--max-hold", optarg) : rc;
     case GRACE:
-        return duration(&o->grace_ms, "--grace", GRACE_MOST_MS);
+        rc = duration(&o->grace_ms, "--grace");
+        if (rc == 0 && o->grace_ms > GRACE_MOST_MS) {
+            return fail(STATUS_USAGE, "--grace: '%s' is more than 1h", optarg);
+        }
+        return rc;
     case ON_LOST:
         return set_on_lost(o);
     default:

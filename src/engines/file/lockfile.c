@@ -3,10 +3,11 @@
  * Lock files: opened with suspicion, kept open, looked at again.
  *
  * A file is never unlinked, renamed or truncated by us. Somebody else may do so, and then the
- * name leads to another inode, or nowhere, while we lock the old one. So after every lock the
- * link count is looked at (one statx, which also says that the mapped page is still there), and
- * when the last look is older than a tenth of a second, whether the path and the directory's path
- * lead where they led. What is replaced is left to those who hold it, and opened anew.
+ * name leads to another inode, or nowhere, while we lock the old one. So after a lock the
+ * link count is looked at, unless that was done in the same tick of the coarse clock (one statx,
+ * which also says that the mapped page is still there), and when the last look is older than a
+ * tenth of a second, whether the path and the directory's path lead where they led. What is
+ * replaced is left to those who hold it, and opened anew.
  *
  * Reading the header costs a system call on first use; from the second on it is mapped, read
  * only: pages are coherent with write(2) on local file systems. Writing is always pwrite, so

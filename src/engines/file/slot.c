@@ -5,7 +5,7 @@
  * The uncontended exclusive acquire, in this order:
  *
  *   lock the slot        the kernel excludes other sessions, our own table our own claims
- *   statx                is it still the file the name leads to?
+ *   statx                is it still the file the name leads to? once per tick of the coarse clock
  *   read the header      is it this kind of lock, does nobody wait, which was the last token?
  *   write record 0       the new token and who we are, in one pwrite. Fails: not granted
  *
