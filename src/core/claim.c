@@ -342,6 +342,9 @@ static void on_grant(struct snib__hold *h, const struct snib__result *result)
     int64_t wanted_ns = r->options.min_left_ms * SNIB__MS;
     bool fresh = h->span_ns == SNIB__NEVER ||
                  snib__elapsed_ns(h->since, h->granted) < result->left_ms * SNIB__MS / 3;
+    if (h->no_renew && result->left_ms < h->claim.ttl_ms) {
+        fresh = h->span_ns == SNIB__NEVER; /* handed over for a moment: once it must be renewed */
+    }
     if (fresh && (left_ns > wanted_ns || !wanted_ns)) {
         snib__hold_own(h);
         if (result->reason && h->stage == SNIB__HELD) {

@@ -56,6 +56,7 @@ static bool suits(const struct snib__hold *h, const struct snib__request *r)
 {
     const snib_options *o = &r->options;
     return o->mode == SNIB_EXCLUSIVE && o->ttl_ms == h->claim.ttl_ms &&
+           !(o->flags & SNIB_NO_RENEW) && /* which wants a whole ttl */
            strcmp(o->label ? o->label : "", h->label) == 0;
 }
 

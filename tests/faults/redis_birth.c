@@ -2,6 +2,7 @@
 /*
  * What is at the other end of a connection: servers that are not fit for locks, and how to get in.
  */
+#include "clock_shim.h"
 #include "redis_world.h"
 
 #include <fcntl.h>
@@ -25,6 +26,13 @@ static void must_work(snib *client)
     snib_error error = {0};
     CHECK_OK(try_it(client, "report", &error), error.message);
     snib_close(client);
+}
+
+static int count_seen(const snib_seen *seen, void *arg)
+{
+    (void)seen;
+    ++*(int *)arg;
+    return 0;
 }
 
 /* What the first holder is told. */
@@ -210,6 +218,65 @@ TEST(a_newcomer_on_a_restarted_server_waits_until_lost_leases_are_over)
     must_work(client_of(url));
 }
 
+TEST(a_quarantine_outlives_a_second_restart)
+{
+    char url[512];
+    snib_error error = {0};
+    server_redis(&server, NULL);
+    state_url(url, sizeof url);
+    must_work(client_of(url));
+    server_kill(&server);
+    server_start(&server);
+    snib *client = client_of(url);
+    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EBUSY);
+    server_kill(&server);
+    CHECK_INT(snib_inspect(client, "report", count_seen, NULL, NULL), <, 0);
+    check_sleep_ms(3200); /* until the first quarantine would be over */
+    CHECK_INT(try_it(client, "report", &error), <, 0);
+    server_start(&server);
+    snib *newcomer = client_of(url);
+    CHECK_INT(try_it(newcomer, "report", &error), ==, SNIB_EBUSY);
+    CHECK(strstr(error.holder, "quarantine") != NULL);
+    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EBUSY);
+    snib_close(newcomer);
+    snib_close(client);
+}
+
+/* The server says how long it has been up by its wall clock. */
+static void quarantine_with_a_clock_set_by(int64_t ms, bool seen)
+{
+    struct clock_shim clock;
+    char url[512];
+    snib_error error = {0};
+    clock_shim_open(&clock);
+    server_init(&server, "redis");
+    clock_shim_use(&clock, &server);
+    server_redis_prepare(&server, NULL);
+    server_start(&server);
+    state_url(url, sizeof url);
+    snib *client = client_of(url);
+    CHECK_OK(try_it(client, "report", &error), error.message);
+    server_kill(&server);
+    server_start(&server);
+    clock_shim_wall(&clock, ms);
+    check_sleep_ms(200); /* it looks at its clock now and then */
+    snib *newcomer = client_of(url);
+    CHECK_INT(try_it(seen ? client : newcomer, "report", &error), ==, SNIB_EBUSY);
+    CHECK(strstr(error.holder, "quarantine") != NULL);
+    snib_close(newcomer);
+    snib_close(client);
+}
+
+TEST(a_clock_set_back_does_not_end_the_quarantine)
+{
+    quarantine_with_a_clock_set_by(-3600 * 1000, false);
+}
+
+TEST(a_clock_set_forward_does_not_end_the_quarantine_of_who_was_there)
+{
+    quarantine_with_a_clock_set_by(3600 * 1000, true);
+}
+
 TEST(without_quarantine_a_restarted_server_is_used_at_once)
 {
     char url[512];
@@ -257,13 +324,6 @@ TEST(passwords_come_from_the_url_or_a_private_file_and_are_never_shown)
     CHECK_INT(snib_open(&client, url, &error), ==, SNIB_EUNSAFE);
     CHECK(strstr(error.message, "0600") != NULL);
     close(fd);
-}
-
-static int count_seen(const snib_seen *seen, void *arg)
-{
-    (void)seen;
-    ++*(int *)arg;
-    return 0;
 }
 
 /* The first request travels with the greeting, and is executed whatever became of that. */
@@ -403,11 +463,17 @@ TEST(prefixes_and_databases_are_different_worlds)
 TEST(bad_urls_are_refused)
 {
     static const char *const bad[] = {
-        "redis://a,b",       "redis://h/x",
-        "redis://h/1?db=2",  "unix://host/path",
-        "redis://h?db=-1",   "redis://:p@h?passfile=/x",
-        "redis://h?prefix=", "redis://h?eviction=maybe",
-        "redis://user@h",    "unix://user@/path",
+        "redis://a,b",
+        "redis://h/x",
+        "redis://h/1?db=2",
+        "unix://host/path",
+        "redis://h?db=-1",
+        "redis://:p@h?passfile=/x",
+        "redis://h?prefix=",
+        "redis://h?eviction=maybe",
+        "redis://user@h",
+        "unix://user@/path",
+        "redis://h?prefix=my%20locks",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         snib *client = NULL;

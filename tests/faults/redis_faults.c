@@ -64,8 +64,8 @@ static void lose_last_byte_of_a_message(void)
 {
     lose_last_byte_of("*3\r\n$7\r\nmessage\r\n"
                       "$43\r\nsnib:inbox:0123456789abcdef0123456789abcdef\r\n"
-                      "$70\r\n0123456789abcdef0123456789abcdef 1794746193341000 1 1500 "
-                      "snib:{report}\r\n");
+                      "$84\r\n0123456789abcdef0123456789abcdef 1794746193341000 1 1500 "
+                      "1794746193341 snib:{report}\r\n");
 }
 
 static void swallow_requests(void)

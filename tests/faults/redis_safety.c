@@ -3,6 +3,7 @@
  * Schedules that break naive locks on one Redis server, one case each. The numbers are those that
  * cases called safety_NN carry in their names; others go by what they show:
  *
+ * - 1: safety_1_a_grant_older_than_the_last_answer_is_not_believed
  * - 20, 23, 37: a_dead_waiter_is_skipped_at_once_even_if_somebody_listens_to_everything
  * - 21, 22: without_memory_leases_are_renewed_released_handed_over_and_none_is_granted
  * - 23: a_stopped_waiter_costs_the_hand_over_lease_and_no_more
@@ -158,6 +159,7 @@ TEST(a_forged_grant_is_not_believed)
     await_line(raw, "report", 1);
     raw_inbox(raw, inbox, sizeof inbox);
     static const char *const forged[] = {
+        "00000000000000000000000000000000 99 1 30000 1794746193341 snib:{report}",
         "00000000000000000000000000000000 99 1 30000 snib:{report}",
         "00000000000000000000000000000000",
         "",
@@ -165,9 +167,9 @@ TEST(a_forged_grant_is_not_believed)
         "x y z",
         "%s %n",
         "00000000000000000000000000000000 99 30000 snib:{report}",
-        "00000000000000000000000000000000 99 0 30000 snib:{report}",
-        "00000000000000000000000000000000 0 0 0 snib:{report}",
-        "00000000000000000000000000000000-9999999999 1 1 1 snib:{report}",
+        "00000000000000000000000000000000 99 0 30000 1794746193341 snib:{report}",
+        "00000000000000000000000000000000 0 0 0 0 snib:{report}",
+        "00000000000000000000000000000000-9999999999 1 1 1 1 snib:{report}",
     };
     for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
         CHECK_INT(raw_number(raw, "PUBLISH %s %b", inbox, forged[i], strlen(forged[i])), ==, 1);
@@ -179,6 +181,100 @@ TEST(a_forged_grant_is_not_believed)
     helper_must_hold(helpers);
     helper_end(helpers);
     snib_close(client);
+    redisFree(raw);
+}
+
+static void forget_lease(snib_lease *lease, const snib_error *err, void *arg)
+{
+    (void)err;
+    (void)arg;
+    CHECK(lease == NULL);
+}
+
+/* Messages and answers come on two connections: this one was overtaken by a later "queued". */
+TEST(safety_1_a_grant_older_than_the_last_answer_is_not_believed)
+{
+    redisContext *raw = begin();
+    struct helper *helpers = helpers_new(1, url_of(server.port, ""), "report");
+    char inbox[128], old[200];
+    helpers_spawn(helpers, 1);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    check_flag_set(&helpers->go);
+    await_line(raw, "report", 1);
+    raw_inbox(raw, inbox, sizeof inbox);
+    redisReply *ticket = redisCommand(raw, "HGET snib:{report} q:1");
+    CHECK(ticket != NULL && ticket->type == REDIS_REPLY_STRING);
+    ticket->str[strcspn(ticket->str, " ")] = '\0';
+    snprintf(old, sizeof old, "%s 99 1 30000 %lld snib:{report}", ticket->str,
+             raw_number(raw, "EVAL %s 0", "return redis.call('TIME')[1] * 1000 - 5000"));
+    check_sleep_ms(100); /* its own answer is there by now */
+    CHECK_INT(raw_number(raw, "PUBLISH %s %b", inbox, old, strlen(old)), ==, 1);
+    check_sleep_ms(200);
+    CHECK(!check_flag_is_set(&helpers->held));
+    CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK);
+    give(&lease);
+    helper_must_hold(helpers);
+    helper_end(helpers);
+    freeReplyObject(ticket);
+    snib_close(client);
+    redisFree(raw);
+}
+
+/* Waits that end leave gaps, which somebody must walk over when the lock is released. */
+TEST(a_line_of_ended_waits_is_closed_up)
+{
+    enum { STATE_HEAD = 7, STATE_TAIL = 8 };
+    redisContext *raw = begin();
+    struct helper *helpers = helpers_new(2, url_of(server.port, ""), "report");
+    helpers_spawn(helpers, 2);
+    snib *client = client_of(url_of(server.port, ""));
+    snib *hasty = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    check_flag_set(&helpers[0].go);
+    await_line(raw, "report", 1);
+    for (int i = 0; i < 300; i++) {
+        snib_ticket wait;
+        snib_error error = {0};
+        CHECK_OK(snib_acquire_async(&wait, hasty, "report", NULL, forget_lease, NULL, &error),
+                 error.message);
+        await_line(raw, "report", 2);
+        CHECK_INT(snib_cancel(hasty, wait), ==, SNIB_OK);
+        await_line(raw, "report", 1);
+        if (i == 290) {
+            check_flag_set(&helpers[1].go); /* behind the gaps */
+            await_line(raw, "report", 2);
+            break;
+        }
+    }
+    CHECK_INT(raw_state(raw, "report", STATE_TAIL) - raw_state(raw, "report", STATE_HEAD), <, 100);
+    give(&lease);
+    helper_must_hold(&helpers[0]);
+    CHECK(!check_flag_is_set(&helpers[1].held));
+    helper_end(&helpers[0]);
+    helper_must_hold(&helpers[1]);
+    helper_end(&helpers[1]);
+    raw_no_script_failed(raw);
+    snib_close(hasty);
+    snib_close(client);
+    redisFree(raw);
+}
+
+/* Those with another idea of how long a token is kept must not shorten what others hold. */
+TEST(a_longer_lease_counts_whatever_the_retention)
+{
+    redisContext *raw = begin();
+    snib *brief = client_of(url_of(server.port, "retention=1s&ttl=3s"));
+    snib *lasting = client_of(url_of(server.port, "retention=1h&ttl=60s"));
+    snib_options reading = waiting(0);
+    reading.mode = SNIB_SHARED;
+    snib_lease *one = take(brief, "report", &reading);
+    snib_lease *two = take(lasting, "report", &reading);
+    CHECK_INT(raw_number(raw, "PTTL snib:{report}"), >, 50000);
+    give(&one);
+    give(&two);
+    snib_close(brief);
+    snib_close(lasting);
     redisFree(raw);
 }
 
@@ -420,6 +516,33 @@ TEST(tokens_grow_when_the_servers_clock_is_set_back)
         give(&lease);
     }
     snib_close(client);
+}
+
+TEST(a_clock_set_back_does_not_keep_a_silent_writer_in_line)
+{
+    struct clock_shim clock;
+    begin_with_clock(&clock);
+    redisContext *raw = raw_open(server.port);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_options reading = waiting(PATIENCE_MS);
+    reading.mode = SNIB_SHARED;
+    snib_lease *one = take(client, "report", &reading);
+    struct helper *writer = helpers_new(1, url_of(server.port, ""), "report");
+    helpers_spawn(writer, 1);
+    check_flag_set(&writer->go);
+    await_line(raw, "report", 1);
+    check_stop(writer->pid); /* connected, and silent */
+    clock_shim_wall(&clock, -600 * 1000);
+    int64_t start = check_now_ns();
+    snib_lease *two = take(client, "report", &reading);
+    CHECK_INT(since_ms(start), <, 6000 + check_ms(4000));
+    give(&two);
+    give(&one);
+    check_cont(writer->pid);
+    helper_must_hold(writer);
+    helper_end(writer);
+    snib_close(client);
+    redisFree(raw);
 }
 
 TEST(a_clock_set_back_does_not_keep_a_dead_holder_alive)

@@ -341,6 +341,24 @@ DIRECTED(a_short_max_hold_needs_no_proof)
     finish();
 }
 
+DIRECTED(without_renewal_a_lock_handed_over_for_a_moment_lasts_a_ttl)
+{
+    struct sim_config c = directed_world(2, 30000);
+    c.handover_ms = 3000;
+    sim_begin(&c);
+    struct ask *a = ask_and_get(0);
+    snib_options o = SNIB_OPTIONS;
+    o.flags = SNIB_ASYNC_RELEASE | SNIB_NO_RENEW;
+    struct ask *b = sim_ask(machine(1), 0, &o);
+    sim_for(10);
+    CHECK_INT(stage_of(b), ==, SNIB__PARKED);
+    sim_give_back(a);
+    sim_for(10);
+    CHECK(holds(b));
+    CHECK_INT(snib_left_ms(b->lease), >, 25000);
+    finish();
+}
+
 DIRECTED(renewals_that_are_due_together_go_out_together)
 {
     struct sim_config c = directed_world(1, 30000);

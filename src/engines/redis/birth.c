@@ -62,7 +62,7 @@ void snib__birth_greet(struct snib__redis *r, struct snib__redis_link *link)
         const char *select[] = {"SELECT", r->db};
         ask(r, link, SNIB__ASK_SELECT, 2, select);
     }
-    r->birth.denied = r->birth.unfit = false;
+    r->birth.denied = r->birth.unfit = r->birth.trusts = false;
     r->birth.replica = r->birth.evicts = r->birth.narrow = false;
     r->birth.unchecked = 0;
     r->birth.uptime_s = -1;
@@ -125,9 +125,22 @@ static void unfit(struct snib__redis *r, const char *why)
 
 static void trust(struct snib__redis *r)
 {
+    if (!r->birth.run_id[0]) {
+        return; /* not looked at yet: the next greeting decides */
+    }
     r->birth.quarantine_ns = 0;
+    r->birth.trusts = true;
     strcpy(r->birth.trusted, r->birth.run_id);
     snib__runid_note(r, r->birth.run_id);
+}
+
+/* For how long this run has been up, at least. The server counts by its wall clock, which may have
+ * been set since; it cannot be longer than since another run answered us. */
+static int64_t up_for_ms(const struct snib__birth *b, int64_t now_ns)
+{
+    int64_t up_ms = b->uptime_s > 0 ? b->uptime_s * 1000 : 0;
+    int64_t most_ms = b->trusted_ns ? (now_ns - b->trusted_ns) / SNIB__MS : up_ms;
+    return up_ms < most_ms ? up_ms : most_ms;
 }
 
 /* Another run than the one whose data we know: young ones may have lost leases that still run. */
@@ -142,20 +155,22 @@ static void judge_run(struct snib__redis *r)
         snib__runid_recall(r, b->trusted);
     }
     if (strcmp(b->trusted, b->run_id) == 0) {
+        b->trusts = true;
         return;
     }
-    int64_t up_ms = b->uptime_s * 1000;
-    if (!b->trusted[0] && b->uptime_s >= 0 && up_ms < r->quarantine_ms) {
+    int64_t now_ns = snib__now().boot_ns;
+    int64_t up_ms = up_for_ms(b, now_ns);
+    if (up_ms >= r->quarantine_ms) {
+        trust(r);
+    } else if (b->trusted[0]) {
+        b->quarantine_ns = now_ns + (r->quarantine_ms - up_ms) * SNIB__MS;
+    } else {
         snprintf(b->note, sizeof b->note,
                  "this server was started %lld s ago and not seen before: if it lost locks then, "
                  "they may still be held",
-                 (long long)b->uptime_s);
+                 (long long)(up_ms / 1000));
+        trust(r);
     }
-    if (b->trusted[0] && b->uptime_s >= 0 && up_ms < r->quarantine_ms) {
-        b->quarantine_ns = snib__now().boot_ns + (r->quarantine_ms - up_ms) * SNIB__MS;
-        return;
-    }
-    trust(r);
 }
 
 static void judge(struct snib__redis *r)

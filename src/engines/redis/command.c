@@ -171,18 +171,20 @@ bool snib__ask_release(struct snib__redis *r, struct snib__ticket *t,
     return true;
 }
 
-bool snib__ask_clean_up(struct snib__redis *r, const char *key, const char *id)
+bool snib__ask_clean_up(struct snib__redis *r, const char *key, const char *id, int64_t loose_ms)
 {
     struct call c;
+    char loose[24];
     struct snib__redis_request request = request_of(r, SNIB__ASK_CLEAN_UP, NULL, NULL);
     if (strlen(key) >= sizeof c.key || strlen(id) >= sizeof c.id) {
         return false;
     }
     strcpy(c.key, key);
     strcpy(c.id, id);
+    snprintf(loose, sizeof loose, "%lld", (long long)loose_ms);
     /* By text: nobody is there to repeat it. */
     begin(&c, r, &snib__redis_release, true);
-    add(&c, "0");
+    add(&c, loose);
     return ask(r, &request, &c);
 }
 

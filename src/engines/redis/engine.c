@@ -153,6 +153,9 @@ static int open_session(struct snib__session *session, snib_error *err)
     }
     snib__link_init(&r->link, &snib__redis_calls, &r->peer, r);
     snib__inbox_init(r);
+    if (strpbrk(session->values[SNIB__REDIS_PREFIX].text, " \t\r\n\v\f")) {
+        return snib__fail(err, SNIB_EINVAL, 0, "redis: prefix= must not have blanks");
+    }
     int rc = read_place(r, err);
     rc = rc < 0 ? rc : read_password(r, err);
     if (rc == SNIB_OK && session->url->user[0] && !r->password[0]) {

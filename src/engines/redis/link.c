@@ -201,7 +201,7 @@ static bool append(struct snib__redis_link *l, int argc, const char **argv, cons
 static void look_before_use(struct snib__redis_link *l)
 {
     char byte;
-    if (l->state != SNIB__LINK_UP || l->count || l->listens ||
+    if (l->state != SNIB__LINK_UP || l->count || l->listens || l->receiving ||
         snib__now().boot_ns - l->heard_ns < STALE_NS) {
         return;
     }
@@ -260,6 +260,7 @@ static bool hand_out(struct snib__redis_link *l)
 {
     const struct snib__reply *reply;
     int rc;
+    l->receiving = true; /* whoever asks from here must not end this connection */
     while ((rc = snib__reader_next(l->reader, &reply)) == 1) {
         if (l->listens) {
             l->calls->reply(l, NULL, reply);
@@ -267,9 +268,11 @@ static bool hand_out(struct snib__redis_link *l)
             struct snib__redis_request request = pop(l);
             l->calls->reply(l, &request, reply);
         } else {
-            return false; /* an answer to nothing: we have lost count */
+            rc = -1; /* an answer to nothing: we have lost count */
+            break;
         }
     }
+    l->receiving = false;
     return rc == 0 && !l->alien;
 }
 

@@ -56,9 +56,10 @@ struct snib__redis_link {
     void *owner;
     bool listens; /* replies come unasked: there are no requests to pair them with */
     enum { SNIB__LINK_DOWN, SNIB__LINK_DIALLING, SNIB__LINK_UP } state;
-    bool broken;  /* found while sending; the next step says so */
-    bool retires; /* closed as soon as nothing is asked */
-    bool alien;   /* speaks another protocol */
+    bool broken;    /* found while sending; the next step says so */
+    bool retires;   /* closed as soon as nothing is asked */
+    bool alien;     /* speaks another protocol */
+    bool receiving; /* replies are being handed out */
     struct snib__dial dial;
     int fd;
     struct snib__reader *reader;

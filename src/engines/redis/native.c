@@ -201,6 +201,7 @@ static void on_queued(struct snib__redis *r, struct snib__ticket *t,
     queued.status = SNIB__QUEUED;
     t->phase = SNIB__TICKET_QUEUED;
     t->asked = request->sent;
+    t->queued_ms = snib__reply_number(reply, 4);
     snib__waiting_add(r, t, snib__recheck_ms(t->claim));
     snib__redis_answer(t, SNIB__ATTEMPT, &queued);
 }
@@ -233,8 +234,9 @@ static void undo(struct snib__redis *r, struct snib__ticket *t)
     char key[SNIB__KEY_MAX], id[SNIB__ID_MAX];
     snib__redis_key(r, t->claim->name, key);
     snib__ticket_id(t, id);
-    snib__ask_clean_up(r, key, id);
+    snib__ask_clean_up(r, key, id, t->loose_ms);
     t->life++;
+    t->loose_ms = 0;
 }
 
 static void on_attempt(struct snib__redis *r, struct snib__ticket *t,
@@ -381,6 +383,16 @@ static void leave_ring(struct snib__ticket *t, struct snib__redis_request *reque
     }
 }
 
+/* An attempt may still arrive until then; 0: at any time. */
+static void note_loose(struct snib__ticket *t, int64_t not_after_ms)
+{
+    if (not_after_ms == 0) {
+        t->loose_ms = -1;
+    } else if (t->loose_ms >= 0 && not_after_ms > t->loose_ms) {
+        t->loose_ms = not_after_ms;
+    }
+}
+
 static void on_lost_ticket(struct snib__redis *r, struct snib__redis_request *request,
                            enum snib__redis_loss how)
 {
@@ -396,7 +408,7 @@ static void on_lost_ticket(struct snib__redis *r, struct snib__redis_request *re
     if (how >= SNIB__CUT) {
         t->sent = true;
         if (request->kind == SNIB__ASK_ATTEMPT) {
-            t->loose_ms = request->not_after_ms ? request->not_after_ms : -1;
+            note_loose(t, request->not_after_ms);
         }
     }
     if (t->phase == SNIB__TICKET_RELEASING && request->kind != SNIB__ASK_RELEASE) {
@@ -464,6 +476,9 @@ static void on_reply(struct snib__redis_link *link, struct snib__redis_request *
                      const struct snib__reply *reply)
 {
     struct snib__redis *r = link->owner;
+    if (r->birth.trusts) {
+        r->birth.trusted_ns = link->heard_ns;
+    }
     const struct snib__reply denied = {.type = REDIS_REPLY_ERROR, .text = r->birth.why};
     if (request->kind < SNIB__ASK_ATTEMPT) {
         snib__birth_reply(r, request, reply);

@@ -60,6 +60,7 @@ struct snib__ticket {
     struct snib__ticket *next;           /* in the bucket of owners.c */
     struct snib__ticket *before, *after; /* among those that wait; NULL: not there */
     struct snib__instant asked;          /* a grant by message counts from here; 0: never asked */
+    int64_t queued_ms; /* the server's time when it last said that we stand in line */
     int64_t recheck_ns;
     int64_t loose_ms; /* an attempt may still reach the server until then, by its clock; 0: none */
     unsigned char phase;
@@ -93,6 +94,8 @@ struct snib__birth {
     int unchecked;         /* INFO sections that were refused */
     int64_t uptime_s;      /* -1 unknown */
     int64_t quarantine_ns; /* until then, by BOOTTIME, nobody is granted anything */
+    bool trusts;           /* this connection is to the trusted run, */
+    int64_t trusted_ns;    /* which last answered then; 0: not to us */
     char policy[32];
     char run_id[48];  /* of this connection */
     char trusted[48]; /* the run_id whose data is known to be whole */
@@ -150,7 +153,7 @@ bool snib__ask_renew(struct snib__redis *, struct snib__ticket *,
                      const struct snib__redis_request *before);
 bool snib__ask_release(struct snib__redis *, struct snib__ticket *,
                        const struct snib__redis_request *before);
-bool snib__ask_clean_up(struct snib__redis *, const char *key, const char *id);
+bool snib__ask_clean_up(struct snib__redis *, const char *key, const char *id, int64_t loose_ms);
 bool snib__ask_evict(struct snib__redis *, struct snib__query *,
                      const struct snib__redis_request *before);
 int64_t snib__recheck_ms(const struct snib__claim *);

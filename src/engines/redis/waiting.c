@@ -131,8 +131,9 @@ static void accept_grant(struct snib__redis *r, struct snib__ticket *t, uint64_t
     snib__redis_answer(t, SNIB__ATTEMPT, &held);
 }
 
-/* "ID TOKEN TOKENS LEFT KEY". Whoever can publish can forge this; but not the id, which is a
- * secret. */
+/* "ID TOKEN TOKENS LEFT NOW KEY". Whoever can publish can forge this; but not the id, which is a
+ * secret. Messages come on another connection than answers: one that is older than the last answer
+ * "queued" is about a grant that has lapsed since. */
 void snib__waiting_granted(struct snib__redis *r, const char *message)
 {
     char id[SNIB__ID_MAX];
@@ -147,20 +148,24 @@ void snib__waiting_granted(struct snib__redis *r, const char *message)
     uint64_t token = strtoull(space + 1, &rest, 10);
     unsigned long span = *rest == ' ' ? strtoul(rest + 1, &rest, 10) : 0;
     int64_t left_ms = *rest == ' ' ? strtoll(rest + 1, &rest, 10) : 0;
-    if (token == 0 || span == 0 || left_ms <= 0 || *rest != ' ') {
+    int64_t now_ms = *rest == ' ' ? strtoll(rest + 1, &rest, 10) : 0;
+    if (token == 0 || span == 0 || left_ms <= 0 || now_ms <= 0 || *rest != ' ') {
         return;
+    }
+    if (r->birth.unfit || r->birth.denied || snib__quarantine_left_ms(r) > 0) {
+        return; /* a server that may not grant; what it gave lapses */
     }
     struct snib__ticket *t = snib__owners_find(r, id);
     if (t) {
         /* While releasing, the release that is under way gives it back. */
-        if (t->phase < SNIB__TICKET_HELD && t->asked.boot_ns != 0) {
+        if (t->phase < SNIB__TICKET_HELD && t->asked.boot_ns != 0 && now_ms >= t->queued_ms) {
             accept_grant(r, t, token, (unsigned)span, left_ms);
         }
         return;
     }
     const char *prefix = r->session->values[SNIB__REDIS_PREFIX].text;
     if (strncmp(rest + 1, prefix, strlen(prefix)) == 0 &&
-        snib__ask_clean_up(r, rest + 1, id)) { /* nobody here wants it */
+        snib__ask_clean_up(r, rest + 1, id, 0)) { /* nobody here wants it */
         snib__link_flush(&r->link);
     }
 }

@@ -59,6 +59,8 @@ elseif inbox ~= '' then
     if not ticket or call('HEXISTS', key, 't:' .. id) == 0 then
         if w == 0 then
             head, tail = 1, 0
+        elseif tail - head > 4 * w + 64 then
+            --@include close_up.lua
         end
         tail, w = tail + 1, w + 1
         ticket = format('%d', tail)

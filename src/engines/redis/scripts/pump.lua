@@ -24,8 +24,12 @@ if n > 0 and (now >= due or now < at - 1000) then
                 n, x, o = n + 1, mode == 'x', owner
             end
         elseif sort == 'q' then
-            local expiry, lease = match(all[i + 1], '^%S+ %a (%d+) (%d+)')
-            till = math.max(till, math.min(expiry + 0, now + lease))
+            local who, expiry, lease, rest = match(all[i + 1], '^(%S+ %a) (%d+) (%d+)(.*)$')
+            if expiry + 0 > now + lease then
+                expiry = now + lease
+                call('HSET', key, all[i], format('%s %d %s%s', who, expiry, lease, rest))
+            end
+            till = math.max(till, expiry + 0)
         end
     end
 end
@@ -54,7 +58,8 @@ while w > 0 and head <= tail and not x and (permits == 0 or n < permits) do
             else
                 messages = messages or {}
                 messages[#messages + 1] = inbox
-                messages[#messages + 1] = format('%s %d %d %s %s', owner, token, span, lease, key)
+                messages[#messages + 1] = format('%s %d %d %s %d %s', owner, token, span, lease,
+                    now, key)
             end
         end
     end

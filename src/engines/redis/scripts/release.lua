@@ -35,7 +35,7 @@ end
 if loose > now then
     local kept, count = format('%s %d', id, loose), 1
     for other, over in string.gmatch(dead, '(%S+) (%d+)') do
-        if over + 0 > now and other ~= id and count < 16 then
+        if over + 0 > now and other ~= id and count < 256 then
             kept, count = kept .. ' ' .. other .. ' ' .. over, count + 1
         end
     end

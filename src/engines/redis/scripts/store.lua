@@ -30,7 +30,7 @@ if dead ~= '' then
     end
 end
 -- Most often it expires then already.
-if last ~= last_before or till > keep or till_before > keep or dead ~= '' then
+if last ~= last_before or till > till_before or till > keep or till_before > keep or dead ~= '' then
     if (n > 0 or w > 0 or dead ~= '') and till > keep then
         keep = till
     end
