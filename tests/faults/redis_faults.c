@@ -367,6 +367,38 @@ TEST(a_release_meets_a_vanished_host)
     release_meets(vanish, false);
 }
 
+static void note_grant(snib_lease *lease, const snib_error *err, void *arg)
+{
+    (void)err;
+    atomic_store((_Atomic(snib_lease *) *)arg, lease);
+}
+
+/* The way of messages hangs; that of commands does not. */
+TEST(what_is_free_is_found_while_the_inbox_cannot_be_opened)
+{
+    _Atomic(snib_lease *) waited = NULL;
+    snib_error error = {0};
+    begin();
+    snib *holder = client_of(url_of(server.port, ""));
+    snib *client = client_of(url_of(proxy.port, "timeout=30s"));
+    snib_lease *lease = take(holder, "report", NULL);
+    CHECK_OK(try_it(client, "other", &error), error.message);
+    proxy_door(&proxy, PROXY_DARK);
+    CHECK_OK(snib_acquire_async(NULL, client, "report", NULL, note_grant, &waited, &error),
+             error.message);
+    check_sleep_ms(500);
+    int64_t start = check_now_ns();
+    give(&lease);
+    while (!atomic_load(&waited)) {
+        CHECK_INT(since_ms(start), <, 1300 + check_ms(3000));
+        check_sleep_ms(5);
+    }
+    lease = atomic_load(&waited);
+    give(&lease);
+    snib_close(client);
+    snib_close(holder);
+}
+
 /* ---- Looking ---------------------------------------------------------------------------- */
 
 static int count_seen(const snib_seen *seen, void *arg)

@@ -218,7 +218,7 @@ static void on_busy(struct snib__redis *r, struct snib__ticket *t, const struct 
         if (r->inbox.state == SNIB__INBOX_OPENING) {
             /* No word until we stand in line: nobody may believe that we already do. */
             t->phase = SNIB__TICKET_WANTS;
-            snib__waiting_add(r, t, 60000);
+            snib__waiting_add(r, t, snib__recheck_ms(t->claim));
             return;
         }
     }

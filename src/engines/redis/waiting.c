@@ -4,7 +4,8 @@
  *
  * A ticket at the server has a short lease of its own. A re-check, the same script as the attempt,
  * renews it about once a second, with jitter; it also finds out what a lost message would have
- * said. Re-checks that are due close together travel together.
+ * said. Re-checks that are due close together travel together. They go on without an inbox while
+ * one is being opened: nobody is kept in line then, but what is free is found.
  *
  * A grant by message counts from the sending of the last request that was answered "queued": the
  * server granted it after that, for at least as long as the message says. If that was long ago,
@@ -71,9 +72,12 @@ void snib__waiting_tick(struct snib__redis *r, int64_t now_ns)
     for (struct snib__ticket *t = r->waiting.after; t != &r->waiting; t = next) {
         next = t->after;
         int64_t every_ns = snib__recheck_ms(t->claim) * SNIB__MS;
-        if (t->phase == SNIB__TICKET_QUEUED && t->under_way == 0 &&
-            r->inbox.state == SNIB__INBOX_READY && t->recheck_ns <= now_ns + every_ns / 8) {
+        bool waits = t->phase == SNIB__TICKET_QUEUED || t->phase == SNIB__TICKET_WANTS;
+        if (waits && t->under_way == 0 && t->recheck_ns <= now_ns + every_ns / 8) {
             t->recheck_ns = now_ns + every_ns;
+            if (t->phase == SNIB__TICKET_WANTS) {
+                t->phase = SNIB__TICKET_ASKED; /* the inbox takes its time: is it free meanwhile? */
+            }
             snib__ask_attempt(r, t, NULL); /* no memory: the next tick asks */
         } else if (t->recheck_ns <= now_ns) {
             t->recheck_ns = now_ns + every_ns; /* an answer, or the inbox, is awaited */
