@@ -13,10 +13,10 @@
  * Usage: redis [leases of (e)]
  *
  * What is compared takes turns; ratios are taken within a round, and the median of the rounds is
- * shown. In (a), (c) and (d) the server has one processor and we another: where the scheduler puts
- * two processes that wake each other makes more difference than anything measured here. In (b) the
- * lock is held for a moment, so that the next in line sleeps when it is released, and so does the
- * server; the PING beside it comes after the same pause.
+ * shown. In (a), (c) and (d) the server has one processor and we another (not while another process
+ * waits): where the scheduler puts two processes that wake each other makes more difference than
+ * anything measured here. In (b) the lock is held for a moment, so that the next in line sleeps
+ * when it is released, and so does the server; the PING beside it comes after the same pause.
  */
 #include "engines/redis/scripts.h"
 #include "snib.h"
