@@ -523,12 +523,12 @@ TEST(a_clock_set_back_does_not_keep_a_silent_writer_in_line)
     struct clock_shim clock;
     begin_with_clock(&clock);
     redisContext *raw = raw_open(server.port);
+    struct helper *writer = helpers_new(1, url_of(server.port, ""), "report");
+    helpers_spawn(writer, 1);
     snib *client = client_of(url_of(server.port, ""));
     snib_options reading = waiting(PATIENCE_MS);
     reading.mode = SNIB_SHARED;
     snib_lease *one = take(client, "report", &reading);
-    struct helper *writer = helpers_new(1, url_of(server.port, ""), "report");
-    helpers_spawn(writer, 1);
     check_flag_set(&writer->go);
     await_line(raw, "report", 1);
     check_stop(writer->pid); /* connected, and silent */
