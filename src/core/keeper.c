@@ -36,27 +36,9 @@
 
 /* ---- Agenda and timers ------------------------------------------------------------------ */
 
-static void renew_batch(snib *client)
-{
-    struct snib__claim *claims[RENEW_MOST];
-    size_t n = 0;
-    struct snib__link *next;
-    for (struct snib__link *l = client->agenda.after; l != &client->agenda && n < RENEW_MOST;
-         l = next) {
-        struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_agenda);
-        next = l->after;
-        if (h->todo == SNIB__DO_RENEW) {
-            snib__unlink(&h->in_agenda);
-            h->todo = 0;
-            claims[n++] = &h->claim;
-        }
-    }
-    client->session.engine->renew(claims, n);
-}
-
 /* Regular renewals, as many as may be under way. With 100,000 leases whose time has come together,
  * somebody who wants a lock must not wait until all of them are answered. */
-static bool renew_some(snib *client)
+static void renew_some(snib *client)
 {
     struct snib__claim *claims[RENEW_MOST];
     size_t n = 0;
@@ -74,17 +56,12 @@ static bool renew_some(snib *client)
     if (n > 0) {
         client->session.engine->renew(claims, n);
     }
-    return n > 0;
 }
 
 static void perform(snib *client, struct snib__hold *h)
 {
     static const struct snib__result never_seen = {.status = SNIB__GONE};
     const struct snib__engine *engine = client->session.engine;
-    if (h->todo == SNIB__DO_RENEW) {
-        renew_batch(client);
-        return;
-    }
     unsigned todo = h->todo;
     snib__unlink(&h->in_agenda);
     h->todo = 0;
@@ -97,6 +74,9 @@ static void perform(snib *client, struct snib__hold *h)
     } else if (todo & SNIB__DO_ATTEMPT) {
         h->started = true;
         engine->attempt(&h->claim);
+    } else if (todo & SNIB__DO_RENEW) {
+        struct snib__claim *claim = &h->claim;
+        engine->renew(&claim, 1);
     }
 }
 
@@ -118,11 +98,14 @@ static int64_t fire_timers(snib *client)
 /* Do the next thing that was decided. False: there is none, or it must wait. */
 static bool advance(snib *client)
 {
+    if (!snib__unsettled(client)) {
+        return false;
+    }
     client->session.quiet = false;
     if (client->agenda.after != &client->agenda) {
         perform(client, SNIB__OF(client->agenda.after, struct snib__hold, in_agenda));
-    } else if (client->renewals.after == &client->renewals || !renew_some(client)) {
-        return false;
+    } else {
+        renew_some(client);
     }
     client->submitted |= !client->session.quiet;
     return true;

@@ -192,6 +192,69 @@ TEST(callbacks_run_one_at_a_time_whoever_dispatches)
     snib_close(slow.client);
 }
 
+struct nested {
+    snib *client;
+    snib_lease *leases[2];
+    atomic_int calls;
+    struct check_flag inside;
+    atomic_bool over;
+};
+
+/* The first one dispatches, and the second one runs inside of it. */
+static void dispatch_within(const snib_event *event, void *arg)
+{
+    struct nested *nested = arg;
+    if (event->state != SNIB_LOST) {
+        return;
+    }
+    if (atomic_fetch_add(&nested->calls, 1) == 0) {
+        nested->leases[0] = event->lease;
+        while (atomic_load(&nested->calls) < 2) {
+            CHECK_INT(snib_dispatch(nested->client, 1), >=, 0);
+        }
+        check_sleep_ms(100);
+        atomic_store(&nested->over, true);
+    } else {
+        check_flag_set(&nested->inside);
+        check_sleep_ms(200); /* time for the other thread to get it wrong */
+    }
+}
+
+static void *release_first(void *arg)
+{
+    struct nested *nested = arg;
+    check_flag_wait(&nested->inside, PATIENCE_MS);
+    snib_lease *lease = nested->leases[0];
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    CHECK(atomic_load(&nested->over));
+    return NULL;
+}
+
+TEST(a_release_waits_for_a_callback_that_has_others_inside)
+{
+    static struct nested nested;
+    pthread_t thread;
+    snib_error error = {0};
+    int fd;
+    nested.client = client_here();
+    CHECK_OK(snib_events(nested.client, &fd, &error), error.message);
+    snib_options options = SNIB_OPTIONS;
+    options.max_hold_ms = 300;
+    options.on_event = dispatch_within;
+    options.arg = &nested;
+    snib_lease *one = take(nested.client, "one", &options);
+    snib_lease *two = take(nested.client, "two", &options);
+    CHECK(pthread_create(&thread, NULL, release_first, &nested) == 0);
+    while (!atomic_load(&nested.over)) {
+        CHECK(readable(fd, PATIENCE_MS));
+        CHECK_INT(snib_dispatch(nested.client, 1), >=, 0);
+    }
+    pthread_join(thread, NULL);
+    snib_lease *left = nested.leases[0] == one ? two : one;
+    CHECK_INT(snib_release(&left, NULL), ==, SNIB_ELOST);
+    snib_close(nested.client);
+}
+
 TEST(an_asynchronous_try_is_refused_in_its_callback)
 {
     snib *holder = client_here();

@@ -28,13 +28,6 @@ static void must_work(snib *client)
     snib_close(client);
 }
 
-static int count_seen(const snib_seen *seen, void *arg)
-{
-    (void)seen;
-    ++*(int *)arg;
-    return 0;
-}
-
 /* What the first holder is told. */
 struct note {
     atomic_bool there;
@@ -195,15 +188,21 @@ TEST(a_command_on_a_young_server_has_one_line_to_read_and_goes_on)
     command_says(url, false);
 }
 
+/* A server that was seen, and is another run now. */
+static void begin_restarted(char *url, size_t size)
+{
+    server_redis(&server, NULL);
+    state_url(url, size);
+    must_work(client_of(url));
+    server_kill(&server);
+    server_start(&server);
+}
+
 TEST(a_newcomer_on_a_restarted_server_waits_until_lost_leases_are_over)
 {
     char url[512];
     snib_error error = {0};
-    server_redis(&server, NULL);
-    state_url(url, sizeof url);
-    must_work(client_of(url));
-    server_kill(&server);
-    server_start(&server);
+    begin_restarted(url, sizeof url);
     int64_t start = check_now_ns();
     snib *client = client_of(url);
     CHECK_INT(try_it(client, "report", &error), ==, SNIB_EBUSY);
@@ -222,11 +221,7 @@ TEST(a_quarantine_outlives_a_second_restart)
 {
     char url[512];
     snib_error error = {0};
-    server_redis(&server, NULL);
-    state_url(url, sizeof url);
-    must_work(client_of(url));
-    server_kill(&server);
-    server_start(&server);
+    begin_restarted(url, sizeof url);
     snib *client = client_of(url);
     CHECK_INT(try_it(client, "report", &error), ==, SNIB_EBUSY);
     server_kill(&server);
@@ -280,11 +275,7 @@ TEST(a_clock_set_forward_does_not_end_the_quarantine_of_who_was_there)
 TEST(without_quarantine_a_restarted_server_is_used_at_once)
 {
     char url[512];
-    server_redis(&server, NULL);
-    state_url(url, sizeof url);
-    must_work(client_of(url));
-    server_kill(&server);
-    server_start(&server);
+    begin_restarted(url, sizeof url);
     must_work(client_with("%s&quarantine=no", url));
 }
 
@@ -397,12 +388,6 @@ TEST(without_the_right_to_subscribe_waiters_try_again_now_and_then)
     redisFree(raw);
 }
 
-static void keep_lease(snib_lease *lease, const snib_error *err, void *arg)
-{
-    (void)err;
-    atomic_store((_Atomic(snib_lease *) *)arg, lease);
-}
-
 static long long connections(redisContext *raw)
 {
     redisReply *info = redisCommand(raw, "INFO stats");
@@ -428,7 +413,7 @@ TEST(an_inbox_that_is_not_let_in_tries_again_now_and_then)
     CHECK_OK(try_it(client, "other", &error), error.message);
     raw_number(raw, "ACL SETUSER alice resetpass >two");
     long long before = connections(raw);
-    CHECK_OK(snib_acquire_async(NULL, client, "report", NULL, keep_lease, &waited, &error),
+    CHECK_OK(snib_acquire_async(NULL, client, "report", NULL, note_grant, &waited, &error),
              error.message);
     check_sleep_ms(1000);
     CHECK_INT(connections(raw) - before, >=, 1);

@@ -367,12 +367,6 @@ TEST(a_release_meets_a_vanished_host)
     release_meets(vanish, false);
 }
 
-static void note_grant(snib_lease *lease, const snib_error *err, void *arg)
-{
-    (void)err;
-    atomic_store((_Atomic(snib_lease *) *)arg, lease);
-}
-
 /* The way of messages hangs; that of commands does not. */
 TEST(what_is_free_is_found_while_the_inbox_cannot_be_opened)
 {
@@ -400,13 +394,6 @@ TEST(what_is_free_is_found_while_the_inbox_cannot_be_opened)
 }
 
 /* ---- Looking ---------------------------------------------------------------------------- */
-
-static int count_seen(const snib_seen *seen, void *arg)
-{
-    (void)seen;
-    ++*(int *)arg;
-    return 0;
-}
 
 TEST(looking_survives_a_connection_that_ends_meanwhile)
 {

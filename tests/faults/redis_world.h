@@ -73,6 +73,21 @@ MAY_BE_UNUSED static int try_it(snib *client, const char *name, snib_error *erro
     return code;
 }
 
+/* For snib_inspect and snib_list; `arg` is an int. */
+MAY_BE_UNUSED static int count_seen(const snib_seen *seen, void *arg)
+{
+    (void)seen;
+    ++*(int *)arg;
+    return 0;
+}
+
+/* For snib_acquire_async; `arg` is an _Atomic(snib_lease *). */
+MAY_BE_UNUSED static void note_grant(snib_lease *lease, const snib_error *err, void *arg)
+{
+    (void)err;
+    atomic_store((_Atomic(snib_lease *) *)arg, lease);
+}
+
 /* ---- Behind snib's back ----------------------------------------------------------------- */
 
 MAY_BE_UNUSED static redisContext *raw_open(int port)

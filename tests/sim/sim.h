@@ -169,6 +169,7 @@ struct record {
     uint64_t entry;
     uint64_t token; /* of the server's last grant */
     uint64_t seen_token;
+    unsigned seen_passes;
     enum snib__stage stage;
     bool lost;
 };

@@ -472,6 +472,28 @@ static void on_ticket(struct snib__redis *r, struct snib__redis_request *request
 
 /* ---- What the link says ----------------------------------------------------------------- */
 
+static void hand_to(struct snib__redis *r, struct snib__redis_request *request,
+                    const struct snib__reply *reply)
+{
+    if (request->kind <= SNIB__ASK_RELEASE) {
+        on_ticket(r, request, reply);
+    } else if (request->kind != SNIB__ASK_CLEAN_UP) {
+        snib__look_reply(r, request, reply);
+    }
+}
+
+/* Done as another user, or in another database. */
+static void on_denied(struct snib__redis *r, struct snib__redis_request *request,
+                      const struct snib__reply *reply)
+{
+    const struct snib__reply denied = {.type = REDIS_REPLY_ERROR, .text = r->birth.why};
+    if (request->kind == SNIB__ASK_ATTEMPT && request->subject &&
+        reply->type != REDIS_REPLY_ERROR) {
+        undo(r, request->subject);
+    }
+    hand_to(r, request, &denied);
+}
+
 static void on_reply(struct snib__redis_link *link, struct snib__redis_request *request,
                      const struct snib__reply *reply)
 {
@@ -479,22 +501,12 @@ static void on_reply(struct snib__redis_link *link, struct snib__redis_request *
     if (r->birth.trusts) {
         r->birth.trusted_ns = link->heard_ns;
     }
-    const struct snib__reply denied = {.type = REDIS_REPLY_ERROR, .text = r->birth.why};
     if (request->kind < SNIB__ASK_ATTEMPT) {
         snib__birth_reply(r, request, reply);
-        return;
-    }
-    if (r->birth.denied) {
-        if (request->kind == SNIB__ASK_ATTEMPT && request->subject &&
-            reply->type != REDIS_REPLY_ERROR) {
-            undo(r, request->subject);
-        }
-        reply = &denied;
-    }
-    if (request->kind <= SNIB__ASK_RELEASE) {
-        on_ticket(r, request, reply);
-    } else if (request->kind != SNIB__ASK_CLEAN_UP) {
-        snib__look_reply(r, request, reply);
+    } else if (r->birth.denied) {
+        on_denied(r, request, reply);
+    } else {
+        hand_to(r, request, reply);
     }
 }
 
