@@ -312,6 +312,29 @@ int snib_list(snib *client, const char *prefix, snib_seen_fn *each, void *arg, s
  */
 int snib_break(snib *client, const char *name, uint64_t token, snib_error *err);
 
+enum snib_verdict { SNIB_GOOD, SNIB_WARNING, SNIB_BAD };
+
+/* What an examination found about one thing. Borrowed: valid during the call. */
+typedef struct snib_finding {
+    size_t size;
+    int verdict;        /* enum snib_verdict */
+    int reserved;       /* 0 */
+    const char *about;  /* what was looked at: "eviction", "clock" */
+    const char *text;   /* one line: what was found */
+    const char *remedy; /* one line: what to do about it; NULL: nothing */
+} snib_finding;
+
+/* Non-zero ends the listing. */
+typedef int snib_finding_fn(const snib_finding *, void *arg);
+
+/*
+ * Look at everything that decides what this engine promises here and now: reach, rights, settings,
+ * clocks. Harmless for those who hold locks. Answers OK when the examination came to its end,
+ * whatever it found; a server that cannot be reached is a finding, not a failure. Else EINVAL,
+ * ESTATE, ENOMEM or EUNKNOWN.
+ */
+int snib_examine(snib *client, snib_finding_fn *each, void *arg, snib_error *err);
+
 /* ---- The resource's side, for files ----------------------------------------------------- */
 
 /*
@@ -335,7 +358,8 @@ int snib_guard(const char *path, uint64_t token, snib_error *err);
     X(CROSS_HOST, 6, "excludes processes on different hosts")                                      \
     X(AT_ONCE, 7, "a killed holder's lock is free at once")                                        \
     X(SURVIVES_SERVER_LOSS, 8, "goes on when one server is lost")                                  \
-    X(BREAKS, 9, "a lock can be taken away from its holder")
+    X(BREAKS, 9, "a lock can be taken away from its holder")                                       \
+    X(LISTS, 10, "the names in use can be listed")
 
 #define SNIB__ENUM(name, bit, text) SNIB_TRAIT_##name = 1 << bit,
 enum snib_trait { SNIB_TRAITS(SNIB__ENUM) SNIB__TRAIT_END = 0 };

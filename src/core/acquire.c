@@ -55,7 +55,8 @@ static int check_ttl(snib_options *o, const snib *client, snib_error *err)
                           "ttl_ms %lld is not 100 to %lld (max-lease, the same on all hosts)",
                           (long long)o->ttl_ms, (long long)s->max_lease_ms);
     }
-    if (snib__leased(client) && o->ttl_ms != s->ttl_ms && !(s->traits & SNIB_TRAIT_TTL_PER_LOCK)) {
+    if (snib__leased(client) && o->ttl_ms != s->ttl_ms &&
+        !(snib__traits_now(client) & SNIB_TRAIT_TTL_PER_LOCK)) {
         return snib__fail(err, SNIB_ENOTSUP, 0, "%s: one ttl for all locks, set it in the URL",
                           s->engine->scheme);
     }
@@ -104,7 +105,7 @@ int snib__options_read(snib_options *out, const snib *client, const snib_options
     unsigned needs = out->mode == SNIB_SHARED    ? SNIB_TRAIT_SHARED
                      : out->mode == SNIB_COUNTED ? SNIB_TRAIT_COUNTED
                                                  : 0;
-    if (rc == 0 && (client->session.traits & needs) != needs) {
+    if (rc == 0 && (snib__traits_now(client) & needs) != needs) {
         rc = snib__fail(err, SNIB_ENOTSUP, 0, "%s: no %s locks", client->session.engine->scheme,
                         out->mode == SNIB_SHARED ? "shared" : "counted");
     }
@@ -162,6 +163,27 @@ static void say(struct snib__request *r, int code)
     }
 }
 
+/* What it is known by while it is not finished. */
+static bool enrol(struct snib__request *r)
+{
+    snib *client = r->client;
+    if (r->done && !snib__table_add(&client->tickets, &r->by_ticket, r->ticket)) {
+        return false;
+    }
+    snib__list_init(&r->link);
+    snib__list_init(&r->news.link);
+    snib__list_append(&client->requests, &r->in_client);
+    return true;
+}
+
+static void strike(struct snib__request *r)
+{
+    snib__list_remove(&r->in_client);
+    if (r->done) {
+        snib__table_remove(&r->client->tickets, &r->by_ticket);
+    }
+}
+
 void snib__request_finish(struct snib__request *r, int code)
 {
     snib *client = r->client;
@@ -173,8 +195,8 @@ void snib__request_finish(struct snib__request *r, int code)
     r->finished = true;
     r->code = code;
     r->hold = NULL;
-    snib__unlink(&r->link);
-    snib__unlink(&r->news.link);
+    snib__list_remove(&r->link);
+    snib__list_remove(&r->news.link);
     if (r->timed) {
         snib__timers_leave(&client->timers, &r->timer);
         r->timed = false;
@@ -187,8 +209,8 @@ void snib__request_finish(struct snib__request *r, int code)
     } else {
         snib__place_admit(client, place);
     }
+    strike(r);
     if (r->done) {
-        snib__unlink(&r->in_client);
         snib__tell_done(r);
     } else {
         snib__wake(client, r->waiter);
@@ -223,7 +245,7 @@ void snib__request_news(struct snib__request *r, const struct snib__result *resu
     bool same = rival->known && rival->place == result->place && strcmp(rival->who, who) == 0;
     rival->known = true;
     rival->place = result->place;
-    rival->left_ms = result->holder_left_ms;
+    rival->left_ms = result->holder_left_ms > 0 ? result->holder_left_ms : -1;
     rival->token = result->holder_token;
     snprintf(rival->who, sizeof rival->who, "%s", who);
     if (!same && r->options.on_event) {
@@ -247,7 +269,7 @@ bool snib__request_reenter(struct snib__request *r)
     }
     const char *scheme = r->client->session.engine->scheme;
     int code = SNIB_OK;
-    if (h->lost || h->stage > SNIB__DOUBTFUL) {
+    if (h->lost || h->stage > SNIB__STAGE_DOUBTFUL) {
         code = snib__fail(r->err, SNIB_ELOST, 0, "%s: the owner's lock '%s' was lost", scheme,
                           r->place->name);
     } else if (clash && h->claim.mode == SNIB_SHARED && r->options.mode == SNIB_EXCLUSIVE) {
@@ -274,17 +296,19 @@ static int start(struct snib__request *r)
 {
     snib *client = r->client;
     r->place = snib__place_get(client, r->name);
-    if (!r->place) {
+    if (!r->place || !enrol(r)) {
+        if (r->place) {
+            snib__place_put(client, r->place);
+        }
         return snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
     }
     client->used = true;
-    snib__ring(&r->link);
-    snib__ring(&r->news.link);
     if (r->options.owner && snib__request_reenter(r)) {
         return SNIB_OK;
     }
     if (r->options.wait_ms > 0) {
         if (!snib__timers_join(&client->timers)) {
+            strike(r);
             snib__place_put(client, r->place);
             return snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
         }
@@ -299,7 +323,7 @@ static int start(struct snib__request *r)
     if (r->options.wait_ms == 0 || alone) {
         snib__request_again(r);
     } else {
-        snib__link_last(&r->place->line, &r->link);
+        snib__list_append(&r->place->line, &r->link);
         snib__place_admit(client, r->place);
         if (!r->finished && !r->hold && r->options.on_event) {
             snib__tell_waiting(r, "behind others of this process");
@@ -434,13 +458,11 @@ int snib_acquire_async(snib_ticket *out, snib *client, const char *name,
 
     snib__enter(client);
     r->ticket = ++client->last_ticket;
-    snib__link_last(&client->tickets, &r->in_client);
     if (out) {
         *out = r->ticket;
     }
     rc = client->closing ? snib__fail(r->err, SNIB_ESTATE, 0, "the client is closed") : start(r);
     if (rc < 0) {
-        snib__unlink(&r->in_client);
         if (err) {
             *err = p->error;
         }
@@ -459,42 +481,21 @@ int snib_cancel(snib *client, snib_ticket ticket)
     }
     int rc = SNIB_ESTATE;
     snib__enter(client);
-    for (struct snib__link *l = client->tickets.after; l != &client->tickets; l = l->after) {
-        struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
-        if (r->ticket == ticket) {
-            snib__request_finish(r, SNIB_ECANCELED);
-            snib__settle(client);
-            rc = SNIB_OK;
-            break;
-        }
+    struct snib__entry *found = snib__table_first(&client->tickets, ticket);
+    if (found) {
+        snib__request_finish(SNIB__OF(found, struct snib__request, by_ticket), SNIB_ECANCELED);
+        snib__settle(client);
+        rc = SNIB_OK;
     }
     snib__leave(client);
     return rc;
 }
 
-/* snib_close: end every wait, asynchronous or not. Finishing one may free its place. */
-static struct snib__request *any_request(snib *client)
-{
-    for (size_t i = 0; i < client->bucket_count; i++) {
-        for (struct snib__place *p = client->buckets[i]; p; p = p->next) {
-            if (p->line.after != &p->line) {
-                return SNIB__OF(p->line.after, struct snib__request, link);
-            }
-            for (struct snib__link *l = p->holds.after; l != &p->holds; l = l->after) {
-                struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_place);
-                if (h->request) {
-                    return h->request;
-                }
-            }
-        }
-    }
-    return NULL;
-}
-
+/* snib_close: end every wait, asynchronous or not. */
 void snib__requests_cancel(snib *client)
 {
-    struct snib__request *r;
-    while ((r = any_request(client)) != NULL) {
+    while (!snib__list_empty(&client->requests)) {
+        struct snib__request *r = SNIB__OF(client->requests.after, struct snib__request, in_client);
         snib__request_finish(r, SNIB_ECANCELED);
     }
 }

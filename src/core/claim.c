@@ -30,28 +30,33 @@
 void snib__move(struct snib__hold *h, enum snib__stage to)
 {
     static const unsigned may_follow[] = {
-        [SNIB__ASKED] = BIT(SNIB__PARKED) | BIT(SNIB__RESTING) | BIT(SNIB__PROVING) |
-                        BIT(SNIB__HELD) | BIT(SNIB__RELEASING),
-        [SNIB__PARKED] = BIT(SNIB__PARKED) | BIT(SNIB__ASKED) | BIT(SNIB__RESTING) |
-                         BIT(SNIB__PROVING) | BIT(SNIB__HELD) | BIT(SNIB__RELEASING),
-        [SNIB__RESTING] = BIT(SNIB__ASKED) | BIT(SNIB__PARKED) | BIT(SNIB__RESTING) |
-                          BIT(SNIB__PROVING) | BIT(SNIB__HELD) | BIT(SNIB__RELEASING),
-        [SNIB__PROVING] = BIT(SNIB__HELD) | BIT(SNIB__RELEASING),
-        [SNIB__HELD] = BIT(SNIB__DOUBTFUL) | BIT(SNIB__LOST) | BIT(SNIB__RELEASING),
-        [SNIB__DOUBTFUL] = BIT(SNIB__HELD) | BIT(SNIB__LOST) | BIT(SNIB__RELEASING),
-        [SNIB__LOST] = BIT(SNIB__RELEASING),
-        [SNIB__RELEASING] = BIT(SNIB__RELEASED),
-        [SNIB__RELEASED] = 0,
+        [SNIB__STAGE_ASKED] = BIT(SNIB__STAGE_PARKED) | BIT(SNIB__STAGE_RESTING) |
+                              BIT(SNIB__STAGE_PROVING) | BIT(SNIB__STAGE_HELD) |
+                              BIT(SNIB__STAGE_RELEASING),
+        [SNIB__STAGE_PARKED] = BIT(SNIB__STAGE_PARKED) | BIT(SNIB__STAGE_ASKED) |
+                               BIT(SNIB__STAGE_RESTING) | BIT(SNIB__STAGE_PROVING) |
+                               BIT(SNIB__STAGE_HELD) | BIT(SNIB__STAGE_RELEASING),
+        [SNIB__STAGE_RESTING] = BIT(SNIB__STAGE_ASKED) | BIT(SNIB__STAGE_PARKED) |
+                                BIT(SNIB__STAGE_RESTING) | BIT(SNIB__STAGE_PROVING) |
+                                BIT(SNIB__STAGE_HELD) | BIT(SNIB__STAGE_RELEASING),
+        [SNIB__STAGE_PROVING] = BIT(SNIB__STAGE_HELD) | BIT(SNIB__STAGE_RELEASING),
+        [SNIB__STAGE_HELD] =
+            BIT(SNIB__STAGE_DOUBTFUL) | BIT(SNIB__STAGE_LOST) | BIT(SNIB__STAGE_RELEASING),
+        [SNIB__STAGE_DOUBTFUL] =
+            BIT(SNIB__STAGE_HELD) | BIT(SNIB__STAGE_LOST) | BIT(SNIB__STAGE_RELEASING),
+        [SNIB__STAGE_LOST] = BIT(SNIB__STAGE_RELEASING),
+        [SNIB__STAGE_RELEASING] = BIT(SNIB__STAGE_RELEASED),
+        [SNIB__STAGE_RELEASED] = 0,
     };
     assert(may_follow[h->stage] & BIT(to));
-    if (h->lined_up && to > SNIB__PROVING) { /* granted or gone: the next in line may ask */
+    if (h->lined_up && to > SNIB__STAGE_PROVING) { /* granted or gone: the next in line may ask */
         h->lined_up = false;
         h->place->asking--;
     }
-    if (h->passes && to > SNIB__HELD) {
+    if (h->passes && to > SNIB__STAGE_HELD) {
         snib__pass_end(h);
     }
-    if (to == SNIB__LOST) {
+    if (to == SNIB__STAGE_LOST) {
         h->lost = true;
     }
     h->stage = to;
@@ -62,10 +67,10 @@ void snib__count(struct snib__hold *h)
 {
     bool waits = h->renewing;
     switch (h->stage) {
-    case SNIB__ASKED:
-    case SNIB__PARKED:
-    case SNIB__PROVING:
-    case SNIB__RELEASING:
+    case SNIB__STAGE_ASKED:
+    case SNIB__STAGE_PARKED:
+    case SNIB__STAGE_PROVING:
+    case SNIB__STAGE_RELEASING:
         waits = true;
         break;
     default:
@@ -81,7 +86,7 @@ void snib__do(struct snib__hold *h, unsigned what)
 {
     h->todo |= what;
     if (h->in_agenda.after == &h->in_agenda) {
-        snib__link_last(&h->client->agenda, &h->in_agenda);
+        snib__list_append(&h->client->agenda, &h->in_agenda);
     }
 }
 
@@ -100,15 +105,15 @@ static void on_timer(struct snib__timer *timer)
 {
     struct snib__hold *h = SNIB__OF(timer, struct snib__hold, timer);
     switch (h->stage) {
-    case SNIB__RESTING:
-        snib__move(h, SNIB__ASKED);
+    case SNIB__STAGE_RESTING:
+        snib__move(h, SNIB__STAGE_ASKED);
         snib__do(h, SNIB__DO_ATTEMPT);
         break;
-    case SNIB__PROVING:
+    case SNIB__STAGE_PROVING:
         snib__do(h, SNIB__DO_RENEW);
         break;
-    case SNIB__HELD:
-    case SNIB__DOUBTFUL:
+    case SNIB__STAGE_HELD:
+    case SNIB__STAGE_DOUBTFUL:
         snib__lease_tick(h, snib__now());
         break;
     default:
@@ -167,17 +172,18 @@ struct snib__hold *snib__hold_make(struct snib__request *r)
     h->max_hold_ns = o->max_hold_ms ? o->max_hold_ms * SNIB__MS : SNIB__NEVER;
     h->span_ns = SNIB__NEVER;
     h->timer.fire = on_timer;
-    snib__ring(&h->in_agenda);
-    snib__ring(&h->leases);
-    snib__ring(&h->verifiers);
-    snib__link_last(&r->place->holds, &h->in_place);
+    snib__list_init(&h->in_agenda);
+    snib__list_init(&h->leases);
+    snib__list_init(&h->verifiers);
+    snib__list_append(&r->place->holds, &h->in_place);
+    snib__list_append(&client->all_holds, &h->in_client);
     r->place->users++;
     if (o->wait_ms != 0) {
         h->lined_up = true;
         h->place->asking++;
         h->place->asking_mode = o->mode;
     }
-    h->stage = SNIB__ASKED;
+    h->stage = SNIB__STAGE_ASKED;
     snib__count(h);
     client->holds++;
     client->refs++;
@@ -186,25 +192,26 @@ struct snib__hold *snib__hold_make(struct snib__request *r)
 
 void snib__hold_leave(struct snib__hold *h)
 {
-    assert(h->stage < SNIB__RELEASING);
+    assert(h->stage < SNIB__STAGE_RELEASING);
     h->request = NULL;
     h->todo = 0;
-    snib__unlink(&h->in_agenda);
+    snib__list_remove(&h->in_agenda);
     snib__renewal_answered(h);
     snib__lease_answer(h, h->lost ? SNIB_ELOST : SNIB_ESTATE);
     snib__timer_clear(&h->client->timers, &h->timer);
-    snib__move(h, SNIB__RELEASING);
+    snib__move(h, SNIB__STAGE_RELEASING);
     snib__do(h, SNIB__DO_RELEASE);
     snib__place_admit(h->client, h->place);
 }
 
 void snib__hold_drop(struct snib__hold *h)
 {
-    if (h->stage != SNIB__RELEASED || h->lease_count) {
+    if (h->stage != SNIB__STAGE_RELEASED || h->lease_count) {
         return;
     }
     snib *client = h->client;
-    snib__unlink(&h->in_place);
+    snib__list_remove(&h->in_place);
+    snib__list_remove(&h->in_client);
     h->place->users--;
     snib__place_put(client, h->place);
     if (!client->spare && client->opened) {
@@ -218,8 +225,8 @@ void snib__hold_drop(struct snib__hold *h)
 void snib__hold_end(struct snib__hold *h)
 {
     snib *client = h->client;
-    snib__move(h, SNIB__RELEASED);
-    snib__unlink(&h->in_agenda);
+    snib__move(h, SNIB__STAGE_RELEASED);
+    snib__list_remove(&h->in_agenda);
     snib__timers_leave(&client->timers, &h->timer);
     client->holds--;
     if (client->closer) {
@@ -241,10 +248,7 @@ static void rest(struct snib__hold *h, int64_t asked_ms, int64_t first_ms, int64
         r->rest_ms = r->rest_ms > most_ms ? most_ms : r->rest_ms;
         asked_ms = r->rest_ms;
     }
-    uint32_t dice;
-    snib__random(&dice, sizeof dice);
-    int64_t pause_ns = asked_ms * SNIB__MS;
-    pause_ns = pause_ns * 3 / 4 + (int64_t)((double)pause_ns / 2 * dice / UINT32_MAX);
+    int64_t pause_ns = snib__jitter(asked_ms * SNIB__MS);
     int64_t left_ns = snib__request_left_ns(r, now);
     if (left_ns != SNIB__NEVER && pause_ns >= left_ns) {
         int64_t spare_ns = left_ns / 8 < 10 * SNIB__MS ? left_ns / 8 : 10 * SNIB__MS;
@@ -252,8 +256,8 @@ static void rest(struct snib__hold *h, int64_t asked_ms, int64_t first_ms, int64
             pause_ns = left_ns - spare_ns;
         }
     }
-    if (h->stage != SNIB__RESTING) {
-        snib__move(h, SNIB__RESTING);
+    if (h->stage != SNIB__STAGE_RESTING) {
+        snib__move(h, SNIB__STAGE_RESTING);
     }
     snib__timer_set(&h->client->timers, &h->timer, snib__later(now.boot_ns, pause_ns));
 }
@@ -264,8 +268,8 @@ static void on_busy(struct snib__hold *h, const struct snib__result *result)
     snib__request_news(r, result);
     if (r->options.wait_ms == 0) {
         snib__request_finish(r, SNIB_EBUSY);
-    } else if (h->stage == SNIB__PARKED) { /* the engine says: worth an attempt now */
-        snib__move(h, SNIB__ASKED);
+    } else if (h->stage == SNIB__STAGE_PARKED) { /* the engine says: worth an attempt now */
+        snib__move(h, SNIB__STAGE_ASKED);
         snib__do(h, SNIB__DO_ATTEMPT);
     } else {
         rest(h, result->retry_ms, 5, 250);
@@ -329,8 +333,9 @@ static void on_grant(struct snib__hold *h, const struct snib__result *result)
     snib__timer_clear(&h->client->timers, &h->timer);
     h->token = result->token;
     h->since = result->since;
-    if (result->left_ms >= 0) {
-        h->span_ns = result->left_ms * SNIB__MS - snib__drift_ns(result->left_ms * SNIB__MS);
+    int64_t lease_ns = result->lease_ms * SNIB__MS;
+    if (snib__leased(h->client)) {
+        h->span_ns = lease_ns - snib__drift_ns(lease_ns);
     }
     if (h->span_ns == SNIB__NEVER && h->max_hold_ns == SNIB__NEVER) {
         snib__hold_own(h);
@@ -340,20 +345,19 @@ static void on_grant(struct snib__hold *h, const struct snib__result *result)
     snib__pass_begin(h, result->span);
     int64_t left_ns = snib__lease_left_ns(h, h->granted);
     int64_t wanted_ns = r->options.min_left_ms * SNIB__MS;
-    bool fresh = h->span_ns == SNIB__NEVER ||
-                 snib__elapsed_ns(h->since, h->granted) < result->left_ms * SNIB__MS / 3;
-    if (h->no_renew && result->left_ms < h->claim.ttl_ms) {
+    bool fresh = h->span_ns == SNIB__NEVER || snib__elapsed_ns(h->since, h->granted) < lease_ns / 3;
+    if (h->no_renew && result->lease_ms < h->claim.ttl_ms) {
         fresh = h->span_ns == SNIB__NEVER; /* handed over for a moment: once it must be renewed */
     }
     if (fresh && (left_ns > wanted_ns || !wanted_ns)) {
         snib__hold_own(h);
-        if (result->reason && h->stage == SNIB__HELD) {
+        if (result->reason && h->stage == SNIB__STAGE_HELD) {
             snib__lease_note(h, result->reason);
         }
     } else if (h->span_ns == SNIB__NEVER) {
         give_back(h, left_ns); /* max_hold is shorter than min_left: refused earlier */
     } else {
-        snib__move(h, SNIB__PROVING);
+        snib__move(h, SNIB__STAGE_PROVING);
         h->proofs = 0;
         snib__do(h, SNIB__DO_RENEW);
     }
@@ -380,13 +384,13 @@ static void on_proof(struct snib__hold *h, const struct snib__result *result)
 {
     struct snib__request *r = h->request;
     struct snib__instant now = snib__now();
-    if (result->status == SNIB__HELD_NOW && result->left_ms >= 0) {
+    if (result->status == SNIB__HELD) {
         snib__pass_end(h);   /* the old grant may have ended, */
         if (result->token) { /* and the claim been granted again */
             h->token = result->token;
         }
         h->since = result->since;
-        h->span_ns = result->left_ms * SNIB__MS - snib__drift_ns(result->left_ms * SNIB__MS);
+        h->span_ns = result->lease_ms * SNIB__MS - snib__drift_ns(result->lease_ms * SNIB__MS);
         h->granted = now;
         int64_t left_ns = snib__lease_left_ns(h, now);
         if (left_ns > r->options.min_left_ms * SNIB__MS) {
@@ -398,7 +402,7 @@ static void on_proof(struct snib__hold *h, const struct snib__result *result)
             return;
         }
     }
-    bool over = result->status == SNIB__GONE || snib__lease_left_ns(h, now) <= 0;
+    bool over = result->status == SNIB__LOST || snib__lease_left_ns(h, now) <= 0;
     if (over || ++h->proofs >= 20) {
         claim_anew(h);
         return;
@@ -410,22 +414,22 @@ static void on_proof(struct snib__hold *h, const struct snib__result *result)
 
 static void on_attempt(struct snib__hold *h, const struct snib__result *result)
 {
-    if (h->stage > SNIB__RESTING) {
+    if (h->stage > SNIB__STAGE_RESTING) {
         return; /* late or repeated: whatever it says, a newer answer counts */
     }
     if (h->todo & SNIB__DO_ATTEMPT) { /* about to be sent: that answer will be newer */
-        if (result->status != SNIB__HELD_NOW && result->status != SNIB__FAILED) {
+        if (result->status != SNIB__HELD && result->status != SNIB__FAILED) {
             return;
         }
         h->todo &= ~(unsigned)SNIB__DO_ATTEMPT;
     }
     switch (result->status) {
-    case SNIB__HELD_NOW:
+    case SNIB__HELD:
         on_grant(h, result);
         break;
     case SNIB__QUEUED:
         snib__timer_clear(&h->client->timers, &h->timer);
-        snib__move(h, SNIB__PARKED);
+        snib__move(h, SNIB__STAGE_PARKED);
         snib__request_news(h->request, result);
         break;
     case SNIB__BUSY:
@@ -444,9 +448,9 @@ static void on_renewal(struct snib__hold *h, const struct snib__result *result)
 {
     snib__renewal_answered(h);
     snib__count(h);
-    if (h->stage == SNIB__PROVING) {
+    if (h->stage == SNIB__STAGE_PROVING) {
         on_proof(h, result);
-    } else if (h->stage >= SNIB__HELD && h->stage < SNIB__RELEASING) {
+    } else if (h->stage >= SNIB__STAGE_HELD && h->stage < SNIB__STAGE_RELEASING) {
         snib__lease_renewed(h, result);
     }
 }
@@ -455,6 +459,7 @@ void snib__answer(struct snib__claim *claim, enum snib__verb verb,
                   const struct snib__result *result)
 {
     struct snib__hold *h = SNIB__OF(claim, struct snib__hold, claim);
+    h->client->answered = true;
     switch (verb) {
     case SNIB__ATTEMPT:
         on_attempt(h, result);
@@ -463,10 +468,10 @@ void snib__answer(struct snib__claim *claim, enum snib__verb verb,
         on_renewal(h, result);
         break;
     case SNIB__RELEASE:
-        assert(h->stage == SNIB__RELEASING);
+        assert(h->stage == SNIB__STAGE_RELEASING);
         if (h->releaser) {
             h->releaser->status = result->status;
-            if (result->status != SNIB__GONE) {
+            if (result->status != SNIB__FREED) {
                 strcpy(h->releaser->name, h->place->name);
             }
             snib__wake(h->client, &h->releaser->waiter);
@@ -479,16 +484,35 @@ void snib__answer(struct snib__claim *claim, enum snib__verb verb,
 void snib__report(struct snib__claim *claim, enum snib_state state, const char *why)
 {
     struct snib__hold *h = SNIB__OF(claim, struct snib__hold, claim);
-    if (h->stage == SNIB__PARKED && state == SNIB_LOST) { /* our place in the queue is gone */
-        snib__move(h, SNIB__ASKED);
+    h->client->answered = true;
+    if (h->stage == SNIB__STAGE_PARKED && state == SNIB_LOST) { /* our place in the queue is gone */
+        snib__move(h, SNIB__STAGE_ASKED);
         snib__do(h, SNIB__DO_ATTEMPT);
-    } else if (h->stage == SNIB__PROVING && state == SNIB_LOST) {
+    } else if (h->stage == SNIB__STAGE_PROVING && state == SNIB_LOST) {
         claim_anew(h);
-    } else if (h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) {
+    } else if (h->stage == SNIB__STAGE_HELD || h->stage == SNIB__STAGE_DOUBTFUL) {
         if (state == SNIB_LOST) {
             snib__lease_lose(h, why);
         } else {
             snib__lease_doubt(h, why);
         }
+    }
+}
+
+void snib__report_session(struct snib__session *session, enum snib_state state, const char *why)
+{
+    snib *client = SNIB__OF(session, struct snib, session);
+    struct snib__list now; /* those there are; what follows from one may make new ones */
+    snib__list_init(&now);
+    while (!snib__list_empty(&client->all_holds)) {
+        struct snib__list *l = client->all_holds.after;
+        snib__list_remove(l);
+        snib__list_append(&now, l);
+    }
+    while (!snib__list_empty(&now)) {
+        struct snib__hold *h = SNIB__OF(now.after, struct snib__hold, in_client);
+        snib__list_remove(&h->in_client);
+        snib__list_append(&client->all_holds, &h->in_client);
+        snib__report(&h->claim, state, why);
     }
 }

@@ -9,9 +9,10 @@
  * connections would be the parent's word. There only descriptors are closed.
  */
 #include "core/client.h"
+
+#include "base/process.h"
 #include "core/config.h"
 #include "core/engines.h"
-#include "core/process.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -71,9 +72,8 @@ static void end_call(snib *client)
     if (client->closer) {
         snib__close_check(client);
     }
-    bool idle = !client->driving && client->waiters.after == &client->waiters &&
-                client->outstanding == 0 && client->session.attend == 0 &&
-                client->timers.count == 0;
+    bool idle = !client->driving && snib__list_empty(&client->waiters) &&
+                !snib__must_drive(client) && !client->session.wake_ns && client->timers.count == 0;
     if (!idle) {
         snib__hand_over(client);
     }
@@ -103,6 +103,7 @@ static void free_client(snib *client)
     free(client->spare);
     free(client->spare_lease);
     free(client->timers.heap);
+    snib__table_free(&client->tickets);
     free(client->session.state);
     free(client->values);
     free(client->shown_url);
@@ -144,13 +145,15 @@ static snib *new_client(void)
     pthread_cond_init(&client->keeper_cond, NULL);
     pthread_cond_init(&client->caller_cond, NULL);
     pthread_cond_init(&client->call_ended, NULL);
-    snib__ring(&client->agenda);
-    snib__ring(&client->renewals);
+    snib__list_init(&client->agenda);
+    snib__list_init(&client->renewals);
     client->renewals_most = 2000; /* some 30 ms of a server's time */
-    snib__ring(&client->tickets);
-    snib__ring(&client->waiters);
-    snib__ring(&client->woken);
-    snib__ring(&client->calls);
+    snib__list_init(&client->requests);
+    snib__list_init(&client->all_holds);
+    snib__list_init(&client->works);
+    snib__list_init(&client->waiters);
+    snib__list_init(&client->woken);
+    snib__list_init(&client->calls);
     char host[65] = "";
     if (gethostname(host, sizeof host - 1) < 0 || !host[0]) {
         strcpy(host, "localhost");
@@ -214,6 +217,7 @@ static int open_session(snib *client, const struct snib__engine *engine, snib_er
         return rc;
     }
     client->opened = true;
+    client->possible = s->traits;
     return snib__options_read(&client->normal, client, NULL, err);
 }
 
@@ -276,7 +280,8 @@ const char *snib_url(const snib *client)
 
 void snib__close_check(snib *client)
 {
-    if (client->closer && !client->closer->ready && client->holds == 0 && client->inside <= 1) {
+    if (client->closer && !client->closer->ready && client->holds == 0 &&
+        client->session.undoing == 0 && client->inside <= 1) {
         snib__wake(client, client->closer);
     }
 }
@@ -287,32 +292,20 @@ static void on_close_timeout(struct snib__timer *timer)
     snib__wake(client, client->closer);
 }
 
-static struct snib__hold *any_hold(snib *client, enum snib__stage before)
-{
-    for (size_t i = 0; i < client->bucket_count; i++) {
-        for (struct snib__place *p = client->buckets[i]; p; p = p->next) {
-            for (struct snib__link *l = p->holds.after; l != &p->holds; l = l->after) {
-                struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_place);
-                if (h->stage < before) {
-                    return h;
-                }
-            }
-        }
-    }
-    return NULL;
-}
-
 /* Give everything back and wait, bounded, for the engine's answers and for other threads. */
 static void let_go(snib *client)
 {
     struct snib__waiter waiter;
-    struct snib__hold *h;
     snib__waiter_init(&waiter);
     client->closing = true;
     client->closer = &waiter;
     snib__requests_cancel(client);
-    while ((h = any_hold(client, SNIB__RELEASING)) != NULL) {
-        snib__hold_leave(h);
+    struct snib__list *all = &client->all_holds;
+    for (struct snib__list *l = all->after; l != all; l = l->after) {
+        struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_client);
+        if (h->stage < SNIB__STAGE_RELEASING) {
+            snib__hold_leave(h);
+        }
     }
     snib__settle(client);
     snib__close_check(client);
@@ -339,6 +332,20 @@ static void close_in_child(snib *client)
     snib__unref(client);
 }
 
+/* The engine is gone. What it did not answer in time has ended as well. */
+static void end_holds(snib *client)
+{
+    struct snib__list *all = &client->all_holds;
+    struct snib__list *next;
+    for (struct snib__list *l = all->after; l != all; l = next) {
+        struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_client);
+        next = l->after;
+        if (h->stage < SNIB__STAGE_RELEASED) {
+            snib__hold_end(h);
+        }
+    }
+}
+
 void snib_close(snib *client)
 {
     if (!client) {
@@ -354,10 +361,8 @@ void snib_close(snib *client)
     snib__calls_end(client);
     client->session.engine->close(&client->session);
     client->opened = false;
-    struct snib__hold *h;
-    while ((h = any_hold(client, SNIB__RELEASED)) != NULL) { /* the engine did not answer in time */
-        snib__hold_end(h);
-    }
+    snib__works_join(client);
+    end_holds(client);
     client->inside--;
     snib__unlock_unref(client);
 }
@@ -366,7 +371,13 @@ void snib_close(snib *client)
 
 unsigned snib_traits(const snib *client)
 {
-    return client ? client->session.traits : 0;
+    return client ? snib__traits_now(client) : 0;
+}
+
+void snib__traits(struct snib__session *session, unsigned traits)
+{
+    unsigned possible = SNIB__OF(session, struct snib, session)->possible;
+    __atomic_store_n(&session->traits, traits & possible, __ATOMIC_RELAXED);
 }
 
 const char *snib_trait_name(unsigned trait)
@@ -385,6 +396,7 @@ const char *snib_trait_name(unsigned trait)
         {SNIB_TRAIT_AT_ONCE, "at-once"},
         {SNIB_TRAIT_SURVIVES_SERVER_LOSS, "survives-server-loss"},
         {SNIB_TRAIT_BREAKS, "breaks"},
+        {SNIB_TRAIT_LISTS, "lists"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (names[i].bit == trait) {

@@ -18,42 +18,16 @@
  * clock and an engine of a test's choice, which is what the simulation does.
  */
 
-#include "core/clock.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/table.h"
+#include "base/thread.h"
+#include "base/timers.h"
 #include "core/name.h"
-#include "core/timers.h"
 #include "core/url.h"
 
 #include <pthread.h>
-
-/* ---- Lists ------------------------------------------------------------------------------ */
-
-/* A ring through the things it links. Zeroed is not a ring: use snib__ring. */
-struct snib__link {
-    struct snib__link *before, *after;
-};
-
-static inline void snib__ring(struct snib__link *l)
-{
-    l->before = l->after = l;
-}
-
-static inline void snib__link_last(struct snib__link *ring, struct snib__link *l)
-{
-    l->before = ring->before;
-    l->after = ring;
-    ring->before->after = l;
-    ring->before = l;
-}
-
-/* Leaves the link a ring of its own, so that unlinking twice does no harm. */
-static inline void snib__unlink(struct snib__link *l)
-{
-    l->before->after = l->after;
-    l->after->before = l->before;
-    snib__ring(l);
-}
-
-#define SNIB__OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+#include <stdatomic.h>
 
 /* ---- Waiter ----------------------------------------------------------------------------- */
 
@@ -64,7 +38,7 @@ struct snib__waiter {
     bool drives;  /* in engine->drive */
     bool has_cond;
     pthread_cond_t cond;
-    struct snib__link link; /* in client->waiters while blocked */
+    struct snib__list link; /* in client->waiters while blocked */
 };
 
 /* ---- Call ------------------------------------------------------------------------------- */
@@ -74,7 +48,7 @@ struct snib__request;
 /* A callback that is due. Part of what it tells of, so that telling never needs memory; news of
  * the same kind that nobody has fetched yet is overwritten by what is newer. */
 struct snib__call {
-    struct snib__link link;        /* in client->calls while due */
+    struct snib__list link;        /* in client->calls while due */
     struct snib__request *request; /* its end, or its wait */
     snib_lease *lease;
     bool ends; /* done, else on_event */
@@ -98,7 +72,7 @@ struct snib__releaser {
 
 struct snib__verifier {
     struct snib__waiter waiter;
-    struct snib__link link; /* in hold->verifiers */
+    struct snib__list link; /* in hold->verifiers */
     struct snib__instant asked;
     int code;
 };
@@ -120,7 +94,7 @@ struct snib__rival {
 struct snib__request {
     struct snib *client;
     struct snib__place *place;
-    struct snib__link link;  /* in place->line while not at the engine */
+    struct snib__list link;  /* in place->line while not at the engine */
     struct snib__hold *hold; /* its claim, once at the engine */
     const char *name;        /* the caller's, until the place is known */
     snib_options options;    /* completed: ttl and max_hold are what will be used */
@@ -139,7 +113,8 @@ struct snib__request {
     struct snib__waiter *waiter; /* blocking */
     snib_done_fn *done;          /* asynchronous */
     void *done_arg;
-    struct snib__link in_client; /* asynchronous: in client->tickets */
+    struct snib__list in_client;  /* in client->requests until it is finished */
+    struct snib__entry by_ticket; /* asynchronous: in client->tickets */
     struct snib__call news, end;
 };
 
@@ -148,12 +123,11 @@ struct snib__request {
 /* A name as this client uses it. Exists while anything is in line or at the engine, and the one
  * used last a little longer. */
 struct snib__place {
-    struct snib__place *next; /* in the bucket */
-    uint64_t hash;
-    struct snib__link line;  /* requests not yet at the engine, in order */
-    struct snib__link holds; /* oldest first; a lost one stays until its leases are gone */
-    unsigned users;          /* holds that exist, also those only a lease still refers to */
-    unsigned asking;         /* of holds, not yet granted and with a place in line */
+    struct snib__entry entry; /* in client->places */
+    struct snib__list line;   /* requests not yet at the engine, in order */
+    struct snib__list holds;  /* oldest first; a lost one stays until its leases are gone */
+    unsigned users;           /* holds that exist, also those only a lease still refers to */
+    unsigned asking;          /* of holds, not yet granted and with a place in line */
     int asking_mode;
     bool line_held;            /* nobody goes for the moment */
     struct snib__hold *passer; /* will go to the next in line without the engine */
@@ -164,22 +138,22 @@ struct snib__place {
 
 /* One function moves it: snib__move in claim.c, which has the table of what may follow what. */
 enum snib__stage {
-    SNIB__ASKED,     /* attempt submitted */
-    SNIB__PARKED,    /* the engine keeps our place in its queue */
-    SNIB__RESTING,   /* busy or unknown: attempt again when the timer fires */
-    SNIB__PROVING,   /* granted, but the news is old: one renewal before anybody is told */
-    SNIB__HELD,      /* leases exist from here on */
-    SNIB__DOUBTFUL,  /* the engine has been silent for two thirds of the ttl */
-    SNIB__LOST,      /* final; nothing but a release follows */
-    SNIB__RELEASING, /* release submitted; late answers to anything else are dropped */
-    SNIB__RELEASED   /* the engine has said its last word */
+    SNIB__STAGE_ASKED,     /* attempt submitted */
+    SNIB__STAGE_PARKED,    /* the engine keeps our place in its queue */
+    SNIB__STAGE_RESTING,   /* busy or unknown: attempt again when the timer fires */
+    SNIB__STAGE_PROVING,   /* granted, but the news is old: one renewal before anybody is told */
+    SNIB__STAGE_HELD,      /* leases exist from here on */
+    SNIB__STAGE_DOUBTFUL,  /* the engine has been silent for two thirds of the ttl */
+    SNIB__STAGE_LOST,      /* final; nothing but a release follows */
+    SNIB__STAGE_RELEASING, /* release submitted; late answers to anything else are dropped */
+    SNIB__STAGE_RELEASED   /* the engine has said its last word */
 };
 
 enum { SNIB__DO_ATTEMPT = 1, SNIB__DO_RENEW = 2, SNIB__DO_RELEASE = 4 };
 
 struct snib_lease {
     struct snib__hold *hold;
-    struct snib__link link; /* in hold->leases */
+    struct snib__list link; /* in hold->leases */
     snib_event_fn *on_event;
     void *arg;
     snib_ticket ticket;
@@ -192,8 +166,9 @@ struct snib__hold {
     struct snib__claim claim; /* first: the engine gives it back */
     struct snib *client;
     struct snib__place *place;
-    struct snib__link in_place;
-    struct snib__link in_agenda; /* or in client->renewals */
+    struct snib__list in_place;
+    struct snib__list in_client; /* in client->all_holds */
+    struct snib__list in_agenda; /* or in client->renewals */
     unsigned todo;               /* SNIB__DO_... */
     enum snib__stage stage;
     bool lost;     /* sticky */
@@ -217,12 +192,12 @@ struct snib__hold {
     struct snib__instant renew_tried;
     struct snib__timer timer;
 
-    struct snib__link leases;
+    struct snib__list leases;
     unsigned lease_count;
     struct snib_lease first; /* the lease of the acquire that was granted */
     bool first_used;
 
-    struct snib__link verifiers;     /* calls of snib_verify waiting for a renewal */
+    struct snib__list verifiers;     /* calls of snib_verify waiting for a renewal */
     struct snib__releaser *releaser; /* the call of snib_release that waits, if one does */
     char label[SNIB__LABEL_MAX + 1];
     _Alignas(max_align_t) unsigned char state[]; /* the engine's */
@@ -232,9 +207,11 @@ struct snib__hold {
 
 /* Something one thread at a time sleeps on; descriptors are made on first use. */
 struct snib__sleeper {
-    int wake_fd, timer_fd; /* 0: not made */
-    int64_t armed_ns;      /* what timer_fd is set to */
-    int64_t until_ns;      /* how long the present sleep may last */
+    atomic_int wake_fd; /* 0: not made; others rouse by it without the mutex */
+    int timer_fd;
+    atomic_bool roused; /* by a thread without the mutex */
+    int64_t armed_ns;   /* what timer_fd is set to */
+    int64_t until_ns;   /* how long the present sleep may last */
     bool asleep;
     bool nudged;
 };
@@ -258,16 +235,18 @@ struct snib {
     struct snib__waiter *closer; /* snib_close waiting for holds and threads to go */
     struct snib__timer close_timer;
 
-    struct snib__place **buckets;
-    size_t bucket_count, place_count;
-    struct snib__link agenda;   /* holds with something to do */
-    struct snib__link renewals; /* holds to be renewed, some at a time */
+    struct snib__table places;  /* by name */
+    struct snib__list agenda;   /* holds with something to do */
+    struct snib__list renewals; /* holds to be renewed, some at a time */
     unsigned renewals_out;      /* of those sent, not answered */
     unsigned renewals_most;     /* so many */
-    struct snib__link tickets;  /* asynchronous requests */
+    struct snib__list requests; /* all that are not finished */
+    struct snib__table tickets; /* the asynchronous ones */
     snib_ticket last_ticket;
     struct snib__timers timers;
-    unsigned holds;           /* known to the engine */
+    unsigned holds; /* known to the engine */
+    struct snib__list all_holds;
+    unsigned possible;        /* traits after open; contact may find fewer */
     unsigned outstanding;     /* of them, those that wait for an answer, and open queries */
     struct snib__hold *spare; /* one kept for the next acquire */
     snib_lease *spare_lease;
@@ -275,10 +254,14 @@ struct snib {
     snib_options normal;            /* SNIB_OPTIONS, checked */
 
     bool driving;   /* a thread is in engine->drive */
+    bool answered;  /* something was, since it is */
     bool submitted; /* something new went to the engine since the driver last looked */
     struct snib__sleeper sleeper; /* of the driver */
-    struct snib__link waiters;    /* blocked threads */
-    struct snib__link woken;      /* those of them that have their answer, and are not told yet */
+    struct snib__list waiters;    /* blocked threads */
+    struct snib__list woken;      /* those of them that have their answer, and are not told yet */
+
+    struct snib__list works; /* threads of the engine that may still run */
+    unsigned work_count;
 
     pthread_t keeper;
     bool keeper_made, keeper_runs, keeper_stops;
@@ -286,7 +269,7 @@ struct snib {
     pthread_cond_t keeper_cond;
     bool keeper_blocked;
 
-    struct snib__link calls; /* callbacks due */
+    struct snib__list calls; /* callbacks due */
     bool own_loop;           /* snib_events was called */
     int event_fd;            /* 0: not made */
     pthread_t caller;
@@ -296,9 +279,15 @@ struct snib {
     pthread_t call_thread;         /* on which it does */
 };
 
+/* What the engine can do here; contact may have found less than was hoped for. */
+static inline unsigned snib__traits_now(const struct snib *client)
+{
+    return __atomic_load_n(&client->session.traits, __ATOMIC_RELAXED);
+}
+
 static inline bool snib__leased(const struct snib *client)
 {
-    return (client->session.traits & SNIB_TRAIT_LEASED) != 0;
+    return (snib__traits_now(client) & SNIB_TRAIT_LEASED) != 0;
 }
 
 /* client.c */
@@ -369,6 +358,12 @@ static inline bool snib__unsettled(const snib *client) /* is there anything to d
            (client->renewals.after != &client->renewals &&
             client->renewals_out < client->renewals_most);
 }
+static inline bool snib__must_drive(const snib *client)
+{
+    const struct snib__session *s = &client->session;
+    return client->outstanding > 0 || s->attend > 0 || s->undoing > 0 ||
+           (s->wake_ns && s->wake_ns <= snib__now().boot_ns);
+}
 int64_t snib__settle(snib *client);
 void snib__wait_for(snib *client, struct snib__waiter *);
 void snib__wake(snib *client, struct snib__waiter *);
@@ -377,7 +372,6 @@ void snib__keeper_stop(snib *client);
 void snib__sleepers_free(snib *client);
 void snib__waiter_init(struct snib__waiter *);
 void snib__waiter_end(struct snib__waiter *);
-int snib__thread_start(pthread_t *, void *(*run)(void *), void *arg);
 
 static inline void snib__wait(snib *client, struct snib__waiter *w)
 {
@@ -385,6 +379,9 @@ static inline void snib__wait(snib *client, struct snib__waiter *w)
         snib__wait_for(client, w);
     }
 }
+
+/* work.c */
+void snib__works_join(snib *client); /* all that were ended before they were done */
 
 /* dispatch.c */
 void snib__tell(snib_lease *, int state, int64_t left_ms, const char *why);

@@ -40,8 +40,8 @@ static void ring(snib *client)
 
 static void put(snib *client, struct snib__call *call)
 {
-    snib__unlink(&call->link);
-    snib__link_last(&client->calls, &call->link);
+    snib__list_remove(&call->link);
+    snib__list_append(&client->calls, &call->link);
     ring(client);
 }
 
@@ -74,7 +74,7 @@ void snib__tell_done(struct snib__request *r)
 {
     r->end.request = r;
     r->end.ends = true;
-    snib__ring(&r->end.link);
+    snib__list_init(&r->end.link);
     put(r->client, &r->end);
 }
 
@@ -116,7 +116,7 @@ static bool run_one(snib *client)
         return false;
     }
     struct snib__call *call = SNIB__OF(client->calls.after, struct snib__call, link);
-    snib__unlink(&call->link);
+    snib__list_remove(&call->link);
     struct snib__running self = {
         .about = call->lease ? (const void *)call->lease : (const void *)call->request,
         .outer = client->running,
@@ -174,7 +174,7 @@ void snib__calls_forget(snib_lease *lease)
     }
     snib__calls_wait(lease->hold->client, lease); /* more may become due meanwhile */
     for (int i = 0; i < 3; i++) {
-        snib__unlink(&lease->calls[i].link);
+        snib__list_remove(&lease->calls[i].link);
     }
 }
 

@@ -22,11 +22,9 @@
  * driver's timers wake them.
  */
 #include "core/client.h"
-#include "core/process.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -45,7 +43,7 @@ static void renew_some(snib *client)
     while (client->renewals.after != &client->renewals && n < RENEW_MOST &&
            client->renewals_out < client->renewals_most) {
         struct snib__hold *h = SNIB__OF(client->renewals.after, struct snib__hold, in_agenda);
-        snib__unlink(&h->in_agenda);
+        snib__list_remove(&h->in_agenda);
         if (h->todo == SNIB__DO_RENEW) { /* else lost meanwhile */
             h->todo = 0;
             h->paced = true;
@@ -60,10 +58,10 @@ static void renew_some(snib *client)
 
 static void perform(snib *client, struct snib__hold *h)
 {
-    static const struct snib__result never_seen = {.status = SNIB__GONE};
+    static const struct snib__result never_seen = {.status = SNIB__FREED};
     const struct snib__engine *engine = client->session.engine;
     unsigned todo = h->todo;
-    snib__unlink(&h->in_agenda);
+    snib__list_remove(&h->in_agenda);
     h->todo = 0;
     if (todo & SNIB__DO_RELEASE) {
         if (h->started) {
@@ -167,7 +165,7 @@ static void wake_all(snib *client)
 {
     while (client->woken.after != &client->woken) {
         struct snib__waiter *w = SNIB__OF(client->woken.after, struct snib__waiter, link);
-        snib__unlink(&w->link);
+        snib__list_remove(&w->link);
         pthread_cond_signal(&w->cond);
     }
 }
@@ -176,11 +174,13 @@ static void wake_all(snib *client)
 static bool sleep_on(snib *client, struct snib__sleeper *s, struct pollfd fds[], size_t n,
                      int64_t until_ns)
 {
-    struct pollfd all[18];
+    struct pollfd all[SNIB__SLEEP_MOST + 2];
     int timeout_ms = -1;
-    assert(n <= 16);
+    assert(n <= SNIB__SLEEP_MOST);
     make_descriptors(s);
-    if (until_ns != SNIB__NEVER && snib__now().boot_ns >= until_ns) {
+    if (atomic_load(&s->roused) && atomic_exchange(&s->roused, false)) {
+        timeout_ms = 0;
+    } else if (until_ns != SNIB__NEVER && snib__now().boot_ns >= until_ns) {
         timeout_ms = 0;
     } else {
         arm(s, until_ns);
@@ -204,7 +204,7 @@ static bool sleep_on(snib *client, struct snib__sleeper *s, struct pollfd fds[],
         fds[i].revents = ready > 0 ? all[i].revents : 0;
     }
     bool nudged = s->nudged;
-    if (nudged) {
+    if (nudged || (ready > 0 && all[n].revents)) {
         uint64_t count;
         ssize_t done = read(s->wake_fd, &count, sizeof count);
         (void)done;
@@ -219,7 +219,26 @@ static bool sleep_on(snib *client, struct snib__sleeper *s, struct pollfd fds[],
 bool snib__sleep(struct snib__session *session, struct pollfd fds[], size_t n, int64_t until_ns)
 {
     snib *client = SNIB__OF(session, struct snib, session);
+    if (client->closer) {
+        snib__close_check(client);
+    }
+    if (client->answered) {
+        return true;
+    }
     return sleep_on(client, &client->sleeper, fds, n, until_ns);
+}
+
+/* The flag first, then the descriptor: who makes the descriptor looks at the flag after. */
+void snib__rouse(struct snib__session *session)
+{
+    struct snib__sleeper *s = &SNIB__OF(session, struct snib, session)->sleeper;
+    atomic_store(&s->roused, true);
+    int fd = s->wake_fd;
+    uint64_t one = 1;
+    if (fd > 0) {
+        ssize_t done = write(fd, &one, sizeof one);
+        (void)done;
+    }
 }
 
 /* ---- Driving ---------------------------------------------------------------------------- */
@@ -230,6 +249,8 @@ static void drive(snib *client, const bool *ready)
     int64_t due = snib__settle(client);
     client->submitted = false;
     if (!ready || !*ready) {
+        client->answered = false;
+        client->session.wake_ns = 0; /* the engine says anew */
         client->session.engine->drive(&client->session, due);
     }
     client->driving = false;
@@ -259,9 +280,9 @@ static void block(snib *client, struct snib__waiter *w)
         w->has_cond = true;
     }
     w->blocked = true;
-    snib__link_last(&client->waiters, &w->link);
+    snib__list_append(&client->waiters, &w->link);
     pthread_cond_wait(&w->cond, &client->lock);
-    snib__unlink(&w->link);
+    snib__list_remove(&w->link);
     w->blocked = false;
 }
 
@@ -293,8 +314,8 @@ void snib__wake(snib *client, struct snib__waiter *w)
 {
     w->ready = true;
     if (w->blocked && client->driving) {
-        snib__unlink(&w->link);
-        snib__link_last(&client->woken, &w->link);
+        snib__list_remove(&w->link);
+        snib__list_append(&client->woken, &w->link);
         if (client->sleeper.asleep) {
             wake_all(client);
         }
@@ -307,9 +328,12 @@ void snib__wake(snib *client, struct snib__waiter *w)
 
 /* ---- The keeper ------------------------------------------------------------------------- */
 
-static bool must_drive(const snib *client)
+/* When something is due by itself: a timer, or what the engine asked for. */
+static int64_t next_moment(const snib *client)
 {
-    return client->outstanding > 0 || client->session.attend > 0;
+    int64_t timer_ns = snib__timers_next(&client->timers);
+    int64_t wake_ns = client->session.wake_ns;
+    return wake_ns && wake_ns < timer_ns ? wake_ns : timer_ns;
 }
 
 static void *keep(void *arg)
@@ -321,29 +345,18 @@ static void *keep(void *arg)
             client->keeper_blocked = true;
             pthread_cond_wait(&client->keeper_cond, &client->lock);
             client->keeper_blocked = false;
-        } else if (must_drive(client)) {
+        } else if (snib__must_drive(client)) {
             drive(client, &client->keeper_stops);
         } else {
-            int64_t due = snib__settle(client);
-            if (!must_drive(client)) {
-                sleep_on(client, &client->keeper_sleeper, NULL, 0, due);
+            snib__settle(client);
+            if (!snib__must_drive(client)) {
+                sleep_on(client, &client->keeper_sleeper, NULL, 0, next_moment(client));
             }
         }
     }
     client->keeper_runs = false;
     pthread_mutex_unlock(&client->lock);
     return NULL;
-}
-
-/* A thread of the library takes no signals: they are the program's. */
-int snib__thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(thread, NULL, run, arg);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc;
 }
 
 static void keeper_needed(snib *client)
@@ -357,8 +370,7 @@ static void keeper_needed(snib *client)
     }
     if (client->keeper_blocked) {
         pthread_cond_signal(&client->keeper_cond);
-    } else if (must_drive(client) ||
-               snib__timers_next(&client->timers) < client->keeper_sleeper.until_ns) {
+    } else if (snib__must_drive(client) || next_moment(client) < client->keeper_sleeper.until_ns) {
         nudge(&client->keeper_sleeper);
     }
 }
@@ -372,7 +384,8 @@ void snib__hand_over(snib *client)
         refresh_driver(client);
     } else if (client->waiters.after != &client->waiters) {
         pthread_cond_signal(&SNIB__OF(client->waiters.after, struct snib__waiter, link)->cond);
-    } else if (!client->closing && (must_drive(client) || client->timers.count)) {
+    } else if (!client->closing &&
+               (snib__must_drive(client) || next_moment(client) != SNIB__NEVER)) {
         keeper_needed(client);
     }
 }

@@ -75,9 +75,9 @@ static int public_state(const struct snib__hold *h)
         return SNIB_LOST;
     }
     switch (h->stage) {
-    case SNIB__HELD:
+    case SNIB__STAGE_HELD:
         return SNIB_HELD;
-    case SNIB__DOUBTFUL:
+    case SNIB__STAGE_DOUBTFUL:
         return SNIB_DOUBTFUL;
     default:
         return SNIB_RELEASED;
@@ -104,7 +104,7 @@ static void tell_all(struct snib__hold *h, const char *why)
 {
     int state = public_state(h);
     int64_t left_ms = h->lost ? 0 : to_ms(snib__lease_left_ns(h, snib__now()));
-    for (struct snib__link *l = h->leases.after; l != &h->leases; l = l->after) {
+    for (struct snib__list *l = h->leases.after; l != &h->leases; l = l->after) {
         snib_lease *lease = SNIB__OF(l, snib_lease, link);
         show_on_fd(lease, state);
         snib__tell(lease, state, left_ms, why);
@@ -115,7 +115,7 @@ void snib__lease_answer(struct snib__hold *h, int code)
 {
     while (h->verifiers.after != &h->verifiers) {
         struct snib__verifier *v = SNIB__OF(h->verifiers.after, struct snib__verifier, link);
-        snib__unlink(&v->link);
+        snib__list_remove(&v->link);
         v->code = code;
         snib__wake(h->client, &v->waiter);
     }
@@ -127,7 +127,7 @@ void snib__lease_lose(struct snib__hold *h, const char *why)
         h->todo &= ~(unsigned)SNIB__DO_RENEW;
         h->renewing = false;
     }
-    snib__move(h, SNIB__LOST);
+    snib__move(h, SNIB__STAGE_LOST);
     snib__timer_clear(&h->client->timers, &h->timer);
     tell_all(h, why);
     snib__lease_answer(h, SNIB_ELOST);
@@ -136,8 +136,8 @@ void snib__lease_lose(struct snib__hold *h, const char *why)
 
 void snib__lease_doubt(struct snib__hold *h, const char *why)
 {
-    if (h->stage == SNIB__HELD) {
-        snib__move(h, SNIB__DOUBTFUL);
+    if (h->stage == SNIB__STAGE_HELD) {
+        snib__move(h, SNIB__STAGE_DOUBTFUL);
         tell_all(h, why);
         snib__place_admit(h->client, h->place);
     }
@@ -222,10 +222,10 @@ static void schedule(struct snib__hold *h, struct snib__instant now)
         renewal -= (now.boot_ns + renewal) % BATCH_NS; /* to meet others */
     }
     wait = least(wait, renewal);
-    if (h->stage == SNIB__HELD && renews(h)) {
+    if (h->stage == SNIB__STAGE_HELD && renews(h)) {
         wait = least(wait, lease_ns(h) * 2 / 3 - snib__elapsed_ns(h->since, now));
     }
-    if (h->stage == SNIB__HELD && h->max_hold_ns != SNIB__NEVER) {
+    if (h->stage == SNIB__STAGE_HELD && h->max_hold_ns != SNIB__NEVER) {
         wait = least(wait, left - notice_ns(h));
     }
     if (h->passes) {
@@ -241,7 +241,7 @@ static void schedule(struct snib__hold *h, struct snib__instant now)
 
 static bool begin_renewal(struct snib__hold *h)
 {
-    if (h->renewing || (h->stage != SNIB__HELD && h->stage != SNIB__DOUBTFUL)) {
+    if (h->renewing || (h->stage != SNIB__STAGE_HELD && h->stage != SNIB__STAGE_DOUBTFUL)) {
         return false;
     }
     h->renewing = true;
@@ -255,7 +255,7 @@ static void ask(struct snib__hold *h)
     if (begin_renewal(h)) {
         snib__do(h, SNIB__DO_RENEW);
     } else if (h->todo & SNIB__DO_RENEW) { /* not sent yet: not behind the regular ones */
-        snib__unlink(&h->in_agenda);
+        snib__list_remove(&h->in_agenda);
         snib__do(h, SNIB__DO_RENEW);
     }
 }
@@ -265,14 +265,14 @@ static void renew(struct snib__hold *h)
 {
     if (begin_renewal(h)) {
         h->todo |= SNIB__DO_RENEW;
-        snib__unlink(&h->in_agenda);
-        snib__link_last(&h->client->renewals, &h->in_agenda);
+        snib__list_remove(&h->in_agenda);
+        snib__list_append(&h->client->renewals, &h->in_agenda);
     }
 }
 
 void snib__lease_tick(struct snib__hold *h, struct snib__instant now)
 {
-    if (h->stage != SNIB__HELD && h->stage != SNIB__DOUBTFUL) {
+    if (h->stage != SNIB__STAGE_HELD && h->stage != SNIB__STAGE_DOUBTFUL) {
         return;
     }
     if (over(h, now)) {
@@ -293,9 +293,9 @@ void snib__lease_tick(struct snib__hold *h, struct snib__instant now)
 
 void snib__lease_begin(struct snib__hold *h)
 {
-    if (h->stage != SNIB__HELD) { /* else it was passed on */
+    if (h->stage != SNIB__STAGE_HELD) { /* else it was passed on */
         h->renew_tried = h->since;
-        snib__move(h, SNIB__HELD);
+        snib__move(h, SNIB__STAGE_HELD);
     }
     if (timed(h)) {
         schedule(h, h->granted);
@@ -309,12 +309,12 @@ static void verified(struct snib__hold *h, const struct snib__result *result)
         snib__lease_answer(h, SNIB_EUNKNOWN);
         return;
     }
-    struct snib__link *next;
-    for (struct snib__link *l = h->verifiers.after; l != &h->verifiers; l = next) {
+    struct snib__list *next;
+    for (struct snib__list *l = h->verifiers.after; l != &h->verifiers; l = next) {
         struct snib__verifier *v = SNIB__OF(l, struct snib__verifier, link);
         next = l->after;
         if (result->since.boot_ns >= v->asked.boot_ns) {
-            snib__unlink(&v->link);
+            snib__list_remove(&v->link);
             v->code = SNIB_OK;
             snib__wake(h->client, &v->waiter);
         }
@@ -327,28 +327,29 @@ static void verified(struct snib__hold *h, const struct snib__result *result)
 void snib__lease_renewed(struct snib__hold *h, const struct snib__result *result)
 {
     struct snib__instant now = snib__now();
-    if (h->stage == SNIB__LOST || over(h, now)) {
+    if (h->stage == SNIB__STAGE_LOST || over(h, now)) {
         return; /* too late, whatever it says */
     }
-    if (result->status == SNIB__GONE) {
+    if (result->status == SNIB__LOST) {
         snib__lease_lose(h, result->reason ? result->reason : "the engine no longer has it");
         return;
     }
-    if (result->status == SNIB__HELD_NOW && h->span_ns != SNIB__NEVER &&
+    if (result->status == SNIB__HELD && h->span_ns != SNIB__NEVER &&
         result->since.boot_ns >= h->since.boot_ns) {
-        int64_t left_ns = result->left_ms * SNIB__MS;
+        int64_t left_ns = result->lease_ms * SNIB__MS;
         h->since = result->since;
         h->span_ns = left_ns - snib__drift_ns(left_ns);
         if (over(h, now)) {
             return;
         }
         bool recovered =
-            h->stage == SNIB__DOUBTFUL && snib__elapsed_ns(h->since, now) < lease_ns(h) * 2 / 3 &&
+            h->stage == SNIB__STAGE_DOUBTFUL &&
+            snib__elapsed_ns(h->since, now) < lease_ns(h) * 2 / 3 &&
             (h->max_hold_ns == SNIB__NEVER || snib__lease_left_ns(h, now) > notice_ns(h));
         if (recovered) {
-            snib__move(h, SNIB__HELD);
+            snib__move(h, SNIB__STAGE_HELD);
             tell_all(h, "the engine answers again");
-        } else if (result->reason && h->stage == SNIB__HELD) {
+        } else if (result->reason && h->stage == SNIB__STAGE_HELD) {
             snib__lease_note(h, result->reason);
         }
     }
@@ -367,7 +368,7 @@ snib_lease *snib__lease_add(struct snib__hold *h, const snib_options *o, snib_ti
             return NULL;
         }
         for (int i = 0; i < 3; i++) {
-            snib__ring(&calls[i].link);
+            snib__list_init(&calls[i].link);
         }
     }
     snib_lease *lease = &h->first;
@@ -389,7 +390,7 @@ snib_lease *snib__lease_add(struct snib__hold *h, const snib_options *o, snib_ti
         .fd = -1,
         .calls = calls,
     };
-    snib__link_last(&h->leases, &lease->link);
+    snib__list_append(&h->leases, &lease->link);
     h->lease_count++;
     return lease;
 }
@@ -399,7 +400,7 @@ snib_lease *snib__lease_again(snib *client, const char *name, const snib_options
     struct snib__place *place = snib__place_find(client, name);
     bool clash = false;
     struct snib__hold *h = place ? snib__lease_reenter(place, o, &clash) : NULL;
-    bool plain = h && !clash && h->stage == SNIB__HELD && !o->min_left_ms;
+    bool plain = h && !clash && h->stage == SNIB__STAGE_HELD && !o->min_left_ms;
     return plain ? snib__lease_add(h, o, 0) : NULL;
 }
 
@@ -407,7 +408,7 @@ struct snib__hold *snib__lease_reenter(struct snib__place *place, const snib_opt
                                        bool *clash)
 {
     struct snib__hold *lost = NULL;
-    for (struct snib__link *l = place->holds.after; l != &place->holds; l = l->after) {
+    for (struct snib__list *l = place->holds.after; l != &place->holds; l = l->after) {
         struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_place);
         if (h->owner != o->owner || h->lease_count == 0) {
             continue;
@@ -415,7 +416,7 @@ struct snib__hold *snib__lease_reenter(struct snib__place *place, const snib_opt
         if (timed(h)) {
             snib__lease_tick(h, snib__now());
         }
-        if (h->stage != SNIB__HELD && h->stage != SNIB__DOUBTFUL) {
+        if (h->stage != SNIB__STAGE_HELD && h->stage != SNIB__STAGE_DOUBTFUL) {
             lost = lost ? lost : h; /* there may be another, granted since */
             continue;
         }
@@ -430,12 +431,12 @@ struct snib__hold *snib__lease_reenter(struct snib__place *place, const snib_opt
 
 void snib__lease_admit_owner(struct snib__hold *h)
 {
-    struct snib__link *next;
+    struct snib__list *next;
     if (!h->owner) {
         return;
     }
     h->place->line_held = true; /* finishing one must not take the next out of our hands */
-    for (struct snib__link *l = h->place->line.after; l != &h->place->line; l = next) {
+    for (struct snib__list *l = h->place->line.after; l != &h->place->line; l = next) {
         struct snib__request *r = SNIB__OF(l, struct snib__request, link);
         next = l->after;
         if (r->options.owner == h->owner) {
@@ -447,7 +448,7 @@ void snib__lease_admit_owner(struct snib__hold *h)
 
 static void free_lease(snib_lease *lease)
 {
-    snib__unlink(&lease->link);
+    snib__list_remove(&lease->link);
     if (lease->fd >= 0) {
         close(lease->fd);
     }
@@ -473,7 +474,7 @@ static int release_in_child(snib_lease *lease, snib_error *err)
 
 static int say_released(bool lost, enum snib__status status, const char *name, snib_error *err)
 {
-    if (lost || status == SNIB__LOST_BEFORE) {
+    if (lost || status == SNIB__LOST) {
         return snib__fail(err, SNIB_ELOST, 0, "lock '%s' had been lost before it was released",
                           name);
     }
@@ -497,13 +498,13 @@ int snib_release(snib_lease **where, snib_error *err)
         return release_in_child(lease, err);
     }
     struct snib__releaser releaser;
-    releaser.status = SNIB__GONE;
+    releaser.status = SNIB__FREED;
     snib__waiter_init(&releaser.waiter);
     snib__enter(client);
     client->refs++;
     snib__calls_forget(lease);
-    snib__unlink(&lease->link); /* hears no more, also not of what comes now */
-    if ((h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) && timed(h)) {
+    snib__list_remove(&lease->link); /* hears no more, also not of what comes now */
+    if ((h->stage == SNIB__STAGE_HELD || h->stage == SNIB__STAGE_DOUBTFUL) && timed(h)) {
         over(h, snib__now());
     }
     bool lost = h->lost;
@@ -513,7 +514,7 @@ int snib_release(snib_lease **where, snib_error *err)
     bool asynchronous = (lease->flags & SNIB_ASYNC_RELEASE) != 0;
     free_lease(lease);
     if (--h->lease_count == 0) {
-        if (h->stage >= SNIB__RELEASING) {
+        if (h->stage >= SNIB__STAGE_RELEASING) {
             snib__hold_drop(h);
         } else if (!snib__pass(h)) {
             h->releaser = asynchronous ? NULL : &releaser;
@@ -539,7 +540,7 @@ static snib *look(const snib_lease *lease)
         return NULL;
     }
     snib__enter(h->client);
-    if ((h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) && timed(h)) {
+    if ((h->stage == SNIB__STAGE_HELD || h->stage == SNIB__STAGE_DOUBTFUL) && timed(h)) {
         struct snib__instant now = snib__now();
         if (!over(h, now)) {
             doubt(h, now);
@@ -567,7 +568,7 @@ int64_t snib_left_ms(const snib_lease *lease)
     }
     const struct snib__hold *h = lease->hold;
     int64_t left_ms = 0;
-    if (h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) {
+    if (h->stage == SNIB__STAGE_HELD || h->stage == SNIB__STAGE_DOUBTFUL) {
         left_ms = to_ms(snib__lease_left_ns(h, snib__now()));
     }
     snib__leave(client);
@@ -618,10 +619,10 @@ int snib_verify(snib_lease *lease, snib_error *err)
     }
     struct snib__verifier v = {.code = SNIB_ELOST, .asked = snib__now()};
     snib__waiter_init(&v.waiter);
-    snib__ring(&v.link);
+    snib__list_init(&v.link);
     snib__enter(client);
-    if ((h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) && !over(h, v.asked)) {
-        snib__link_last(&h->verifiers, &v.link);
+    if ((h->stage == SNIB__STAGE_HELD || h->stage == SNIB__STAGE_DOUBTFUL) && !over(h, v.asked)) {
+        snib__list_append(&h->verifiers, &v.link);
         ask(h);
         snib__settle(client);
         snib__wait(client, &v.waiter);

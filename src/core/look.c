@@ -16,10 +16,18 @@ struct sight {
     char text[]; /* name, who, label */
 };
 
+/* A finding, likewise. */
+struct found {
+    snib_finding finding;
+    struct found *next;
+    char text[]; /* about, text, remedy */
+};
+
 struct look {
     struct snib__query query;
     snib *client;
     struct sight *first, **last;
+    struct found *findings, **last_finding;
     bool short_of_memory;
     int code;
     snib_error *err;
@@ -54,6 +62,31 @@ void snib__seen(struct snib__query *query, const snib_seen *seen)
     look->last = &sight->next;
 }
 
+static size_t size_of(const char *text)
+{
+    return (text ? strlen(text) : 0) + 1;
+}
+
+void snib__found(struct snib__query *query, const snib_finding *finding)
+{
+    struct look *look = SNIB__OF(query, struct look, query);
+    struct found *found = malloc(sizeof *found + size_of(finding->about) + size_of(finding->text) +
+                                 size_of(finding->remedy));
+    if (!found) {
+        look->short_of_memory = true;
+        return;
+    }
+    char *at = found->text;
+    found->finding = *finding;
+    found->finding.size = sizeof found->finding;
+    found->finding.about = keep(&at, finding->about);
+    found->finding.text = keep(&at, finding->text);
+    found->finding.remedy = finding->remedy ? keep(&at, finding->remedy) : NULL;
+    found->next = NULL;
+    *look->last_finding = found;
+    look->last_finding = &found->next;
+}
+
 void snib__finish(struct snib__query *query, int code, int sys, const char *reason)
 {
     struct look *look = SNIB__OF(query, struct look, query);
@@ -62,6 +95,7 @@ void snib__finish(struct snib__query *query, int code, int sys, const char *reas
         snib__fail(look->err, code, sys, "%s: '%s': %s", query->session->engine->scheme,
                    query->name, reason ? reason : snib_strerror(code));
     }
+    look->client->answered = true;
     look->client->outstanding--;
     snib__wake(look->client, &look->waiter);
 }
@@ -70,7 +104,13 @@ static void ask(struct look *look, void (*slot)(struct snib__query *))
 {
     snib *client = look->client;
     look->last = &look->first;
+    look->last_finding = &look->findings;
     look->query.session = &client->session;
+    look->query.state = calloc(1, client->session.engine->query_size + 1);
+    if (!look->query.state) {
+        look->code = snib__fail(look->err, SNIB_ENOMEM, 0, "out of memory");
+        return;
+    }
     snib__waiter_init(&look->waiter);
     snib__enter(client);
     client->outstanding++;
@@ -80,6 +120,7 @@ static void ask(struct look *look, void (*slot)(struct snib__query *))
     snib__wait(client, &look->waiter);
     snib__leave(client);
     snib__waiter_end(&look->waiter);
+    free(look->query.state);
     if (look->code == 0 && look->short_of_memory) {
         look->code = snib__fail(look->err, SNIB_ENOMEM, 0, "out of memory");
     }
@@ -143,5 +184,27 @@ int snib_break(snib *client, const char *name, uint64_t token, snib_error *err)
     }
     ask(&look, client->session.engine->evict);
     show(&look, NULL, NULL);
+    return look.code;
+}
+
+int snib_examine(snib *client, snib_finding_fn *each, void *arg, snib_error *err)
+{
+    struct look look = {.client = client, .err = err, .query = {.name = ""}};
+    if (!client || !each) {
+        return snib__fail(err, SNIB_EINVAL, 0, "no client, or nobody to tell");
+    }
+    if (!snib__usable(client, err)) {
+        return SNIB_ESTATE;
+    }
+    ask(&look, client->session.engine->examine);
+    bool more = look.code == 0;
+    while (look.findings) {
+        struct found *found = look.findings;
+        look.findings = found->next;
+        if (more && each(&found->finding, arg) != 0) {
+            more = false;
+        }
+        free(found);
+    }
     return look.code;
 }

@@ -2,10 +2,7 @@
 #ifndef SNIB_NAME_H
 #define SNIB_NAME_H
 
-#include "snib.h"
-
-#define SNIB__NAME_MAX 200
-#define SNIB__LABEL_MAX 60
+#include "engines/engine.h"
 
 /* 1 to 200 bytes of UTF-8 without control characters, else EINVAL saying what is wrong. */
 int snib__name_check(const char *name, snib_error *err);

@@ -78,7 +78,7 @@ bool snib__pass(struct snib__hold *h)
     /* Who is at the engine already, because it would not do for him, came earlier. */
     bool in_turn = h->passes && h->place->asking == 0;
     struct snib__request *r = in_turn ? next_in_line(h->place) : NULL;
-    if (!r || h->stage != SNIB__HELD || client->closing || !suits(h, r)) {
+    if (!r || h->stage != SNIB__STAGE_HELD || client->closing || !suits(h, r)) {
         return false;
     }
     const snib_options *o = &r->options;
@@ -92,7 +92,7 @@ bool snib__pass(struct snib__hold *h)
     }
     snib__lease_answer(h,
                        SNIB_ESTATE); /* of those who asked about it, and gave it back meanwhile */
-    snib__unlink(&r->link);
+    snib__list_remove(&r->link);
     h->passes--;
     h->token++;
     h->granted = now;

@@ -14,51 +14,21 @@
 
 #define TOGETHER 16U /* shared or counted claims of one name asked for at the same time */
 
-static uint64_t hash_of(const char *name)
-{
-    uint64_t hash = 14695981039346656037ULL; /* FNV-1a */
-    for (; *name; name++) {
-        hash = (hash ^ (unsigned char)*name) * 1099511628211ULL;
-    }
-    return hash;
-}
-
 static struct snib__place *look_up(snib *client, const char *name, uint64_t hash)
 {
-    if (!client->bucket_count) {
-        return NULL;
+    struct snib__entry *e = snib__table_first(&client->places, hash);
+    for (; e; e = snib__entry_next(e)) {
+        struct snib__place *p = SNIB__OF(e, struct snib__place, entry);
+        if (strcmp(p->name, name) == 0) {
+            return p;
+        }
     }
-    struct snib__place *p = client->buckets[hash & (client->bucket_count - 1)];
-    while (p && (p->hash != hash || strcmp(p->name, name) != 0)) {
-        p = p->next;
-    }
-    return p;
+    return NULL;
 }
 
 struct snib__place *snib__place_find(snib *client, const char *name)
 {
-    return look_up(client, name, hash_of(name));
-}
-
-static bool grow(snib *client)
-{
-    size_t count = client->bucket_count ? client->bucket_count * 2 : 16;
-    struct snib__place **buckets = calloc(count, sizeof *buckets);
-    if (!buckets) {
-        return false;
-    }
-    for (size_t i = 0; i < client->bucket_count; i++) {
-        struct snib__place *next;
-        for (struct snib__place *p = client->buckets[i]; p; p = next) {
-            next = p->next;
-            p->next = buckets[p->hash & (count - 1)];
-            buckets[p->hash & (count - 1)] = p;
-        }
-    }
-    free(client->buckets);
-    client->buckets = buckets;
-    client->bucket_count = count;
-    return true;
+    return look_up(client, name, snib__hash_text(name));
 }
 
 struct snib__place *snib__place_get(snib *client, const char *name)
@@ -66,27 +36,24 @@ struct snib__place *snib__place_get(snib *client, const char *name)
     if (client->last_place && strcmp(client->last_place->name, name) == 0) {
         return client->last_place;
     }
-    uint64_t hash = hash_of(name);
+    uint64_t hash = snib__hash_text(name);
     struct snib__place *p = look_up(client, name, hash);
     if (p) {
         return p;
-    }
-    if (client->place_count >= client->bucket_count && !grow(client)) {
-        return NULL;
     }
     size_t size = strlen(name) + 1;
     p = malloc(sizeof *p + size);
     if (!p) {
         return NULL;
     }
-    *p = (struct snib__place){.hash = hash};
+    *p = (struct snib__place){.users = 0};
+    if (!snib__table_add(&client->places, &p->entry, hash)) {
+        free(p);
+        return NULL;
+    }
     memcpy(p->name, name, size);
-    snib__ring(&p->line);
-    snib__ring(&p->holds);
-    struct snib__place **bucket = &client->buckets[hash & (client->bucket_count - 1)];
-    p->next = *bucket;
-    *bucket = p;
-    client->place_count++;
+    snib__list_init(&p->line);
+    snib__list_init(&p->holds);
     return p;
 }
 
@@ -97,12 +64,7 @@ static bool unused(const struct snib__place *place)
 
 static void forget(snib *client, struct snib__place *place)
 {
-    struct snib__place **at = &client->buckets[place->hash & (client->bucket_count - 1)];
-    while (*at != place) {
-        at = &(*at)->next;
-    }
-    *at = place->next;
-    client->place_count--;
+    snib__table_remove(&client->places, &place->entry);
     free(place);
 }
 
@@ -143,7 +105,7 @@ void snib__place_admit(snib *client, struct snib__place *place)
         if (client->closing || place->line_held || !may_go(place, r)) {
             break;
         }
-        snib__unlink(&r->link);
+        snib__list_remove(&r->link);
         snib__request_again(r);
     }
     place->users--;
@@ -152,12 +114,9 @@ void snib__place_admit(snib *client, struct snib__place *place)
 
 void snib__places_free(snib *client)
 {
-    for (size_t i = 0; i < client->bucket_count; i++) {
-        while (client->buckets[i]) {
-            struct snib__place *p = client->buckets[i];
-            client->buckets[i] = p->next;
-            free(p);
-        }
+    struct snib__entry *e;
+    while ((e = snib__table_next(&client->places, NULL)) != NULL) {
+        forget(client, SNIB__OF(e, struct snib__place, entry));
     }
-    free(client->buckets);
+    snib__table_free(&client->places);
 }

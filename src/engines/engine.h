@@ -8,14 +8,14 @@
  * An engine turns "ask for this lock", "is it still mine", "give it back" into what its service
  * speaks. It never waits, never decides about deadlines, leases or users: the core does that,
  * once, for all engines. A new engine is one folder with one exported symbol, one row in
- * core/engines.c and a green conformance suite.
+ * core/engines.c and a green conformance suite. It may use base/ and net/; so may a module.
  *
  * Submit and answer
  * -----------------
- * attempt, renew, release, inspect and evict submit something and return at once. The answer
- * comes by snib__answer (or snib__seen, snib__finish), from inside the same call when it is
- * known already, else from drive. An engine bounds its own requests by session->timeout_ms and
- * then answers UNKNOWN; the core bounds users.
+ * attempt, renew, release, inspect, evict and examine submit something and return at once. The
+ * answer comes by snib__answer (or snib__seen, snib__found, snib__finish), from inside the same
+ * call when it is known already, else from drive. An engine bounds its own requests by
+ * session->timeout_ms and then answers UNKNOWN; the core bounds users.
  *
  * Locking theory
  * --------------
@@ -24,7 +24,8 @@
  * with one exception: snib__sleep gives the mutex up while it sleeps, and anything may have been
  * submitted or released meanwhile. At most one thread is inside drive. Upcalls never enter the
  * engine again; what follows from an answer is submitted after the slot has returned or, if the
- * answer came from inside drive, after drive has returned.
+ * answer came from inside drive, after drive has returned. Only snib__rouse may be called by a
+ * thread that does not have the mutex.
  *
  * Life of a claim
  * ---------------
@@ -35,17 +36,43 @@
  *       UNKNOWN: sent, no answer. The core attempts again or releases.
  *       FAILED: refused, with a code; nothing left at the engine.
  *     Attempts are idempotent: sent twice for one claim, they count once.
- *   renew    ->  HELD (with token, since and left) | GONE | UNKNOWN | FAILED
+ *   renew    ->  HELD (with token, since and lease_ms) | LOST | UNKNOWN | FAILED
  *       Extend where there is a lease, verify where there is none. The token is that of the grant
  *       which was extended: one that ended unseen may have been followed by another for the same
- *       id. 0 only if that cannot happen.
- *   release  ->  GONE (freed it, or was only waiting) | LOST (it was not ours) | UNKNOWN
+ *       id. 0 only if that cannot happen. One request may prove a whole batch: `since` is then
+ *       the instant before that request was sent, for each of them. The next renewal is due when
+ *       a third of what was granted here is over, whatever ttl was asked for.
+ *   release  ->  FREED (gave it back, or was only waiting) | LOST (it was not ours) | UNKNOWN
  *       Comes once per claim, in any phase after the first attempt: held, queued, or with the
  *       attempt still outstanding; a grant still on its way is given back too. Answered exactly
  *       once, always; that answer is the last word the engine says about the claim, whose memory
- *       may be gone when snib__answer returns. After a release nothing is sent for that owner id.
+ *       may be gone when snib__answer returns. After it nothing is sent for that owner id but its
+ *       undoing: what may be left at the service is destroyed from a record of the engine's own,
+ *       which outlives the claim and is counted in session->undoing.
+ *
+ * Tokens
+ * ------
+ * Every exclusive grant of a name has a larger token than every earlier one, over crashes and
+ * restarts as far as the engine's promise says. A shared grant carries the token of the last
+ * exclusive grant of that name, or one that was drawn for the name's first use; all shared holders
+ * at a time have the same. A counted grant draws a token of its own, as an exclusive one does.
+ *
+ * Names
+ * -----
+ * 1 to SNIB__NAME_MAX bytes of UTF-8 without control characters, compared byte by byte: case and
+ * normal form matter, '/' is a letter like any other. What a service cannot hold, its engine
+ * encodes, so that two names never become one, and inspect shows the original. Labels are the
+ * same, 0 to SNIB__LABEL_MAX bytes. A name that an engine cannot serve is FAILED with EINVAL.
+ *
+ * Growth
+ * ------
+ * Structs here grow at their ends, enums by values; a module of another SNIB__ENGINE_ABI is
+ * refused. Zero means "unknown" or "none" in every field of a result.
  */
 
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
 #include "snib.h"
 
 #include <poll.h>
@@ -53,22 +80,10 @@
 
 #pragma GCC visibility push(default) /* engines may be modules */
 
-#define SNIB__ENGINE_ABI 1U
+#define SNIB__ENGINE_ABI 2U
 
-/* ---- Time ------------------------------------------------------------------------------- */
-
-#define SNIB__NEVER INT64_MAX
-
-/* A point in time on two clocks: CLOCK_BOOTTIME, which counts suspend, and CLOCK_MONOTONIC_RAW,
- * which is not slewed. What has elapsed between two instants is the larger of both differences. */
-struct snib__instant {
-    int64_t boot_ns;
-    int64_t raw_ns;
-};
-
-struct snib__instant snib__now(void);
-int64_t snib__elapsed_ns(struct snib__instant from, struct snib__instant to);
-int64_t snib__wall_us(void); /* the wall clock: for tokens and for display, never for deadlines */
+#define SNIB__NAME_MAX 200
+#define SNIB__LABEL_MAX 60
 
 /* ---- URL and parameters ----------------------------------------------------------------- */
 
@@ -115,10 +130,18 @@ struct snib__session {
     const char *who;                 /* "host:pid", for others to read */
     int64_t ttl_ms, max_lease_ms;
     int64_t timeout_ms; /* bound of one request to the engine */
-    unsigned traits;    /* starts as engine->traits; open may take some away */
-    int attend;         /* the engine's: above 0, somebody must drive even if nobody waits */
-    bool quiet;         /* set in a slot: a thread that sleeps in drive need not look at this */
+    unsigned traits;    /* starts as engine->traits; open may take some away, and snib__traits */
     void *state;        /* engine->session_size bytes, zeroed before open */
+
+    /* The engine's word to the core. */
+    int attend;      /* above 0, somebody must drive even if nobody waits */
+    int undoing;     /* things still to be destroyed at the service: driven, and waited for at
+                      * snib_close as long as a request may take */
+    int64_t wake_ns; /* be driven at this moment, by CLOCK_BOOTTIME, even if nobody waits; 0: no */
+    uint64_t reconnects; /* connections made after the first one, for snib_stats */
+
+    /* For speed only. */
+    bool quiet; /* set in a slot: a thread that sleeps in drive need not look at this */
 };
 
 /* One series of attempts under one owner id, and what comes of it. */
@@ -128,117 +151,171 @@ struct snib__claim {
     const char *label; /* "" if none */
     int mode;          /* enum snib_mode */
     unsigned permits;  /* of a counted lock, else 1 */
-    int64_t ttl_ms;
-    unsigned span;           /* tokens wanted: more than one only with SNIB_TRAIT_TOKEN_SPAN */
-    bool may_queue;          /* false: answer BUSY rather than QUEUED */
-    bool listens;            /* somebody reacts to snib__report; may become true while held */
-    unsigned char owner[16]; /* random, never shown; zero if engine->nameless */
-    void *state;             /* engine->claim_size bytes, zeroed before the first attempt */
+    int64_t ttl_ms;    /* wanted; a renewal may want another one than the attempt */
+    bool may_queue;    /* false: answer BUSY rather than QUEUED */
+    bool adopted; /* a dead process's, known by its owner id: a release follows, and nothing else */
+    /* Somebody reacts to snib__report. Where others can ask a holder to give up (evict), they can
+     * ask this one; it may become true while held, and then a renewal follows at once. */
+    bool listens;
+    /* Random, never shown; zero if engine->nameless. What is derived from it and does not give it
+     * away (a hash, the name of a node) may be shown. */
+    unsigned char owner[16];
+    void *state; /* engine->claim_size bytes, zeroed before the first attempt */
+
+    /* For speed only. */
+    unsigned span; /* tokens wanted: more than one only with SNIB_TRAIT_TOKEN_SPAN */
 };
 
-/* One inspect, list or break. */
+/* One inspect, list, break or examination. */
 struct snib__query {
     struct snib__session *session;
-    const char *name; /* or the prefix */
+    const char *name; /* or the prefix; "" for examine */
     bool prefix;
     uint64_t token; /* evict: only if this is still the holder's */
-    int64_t due_ns; /* free for the engine, as is state */
-    void *state;
-    struct snib__query *next; /* free for the engine while the query is open */
+    void *state;    /* engine->query_size bytes, zeroed */
 };
 
 /* ---- The slots: none optional ----------------------------------------------------------- */
 
 struct snib__engine {
-    unsigned abi; /* SNIB__ENGINE_ABI */
-    const char *scheme;
+    unsigned abi;        /* SNIB__ENGINE_ABI */
+    const char *scheme;  /* "redis": its name in messages, and the first of its schemes */
+    const char *aliases; /* "rediss unix": its other schemes; "" for none */
     const char *summary; /* one line: how it locks */
     const char *promise; /* one line: what holds, and what breaks it */
-    unsigned traits;
-    size_t session_size, claim_size;
-    bool nameless; /* locks end with the process: claims need no owner id */
+    unsigned traits;     /* what it has at best; see snib__traits */
+    size_t session_size, claim_size, query_size;
     const struct snib__param *params;
+
+    /* For speed only. */
+    bool nameless; /* locks end with the process: claims need no owner id */
 
     /* Check the URL and make ready; connecting can wait for the first attempt. */
     int (*open)(struct snib__session *, snib_error *);
     /* Accepts a session that is only half open. When snib__forked, close descriptors and send
-     * nothing, unlock nothing. Claims still there are forgotten without an answer. */
+     * nothing, unlock nothing. Claims and queries still there are forgotten without an answer.
+     * Before it the core has driven until nothing was outstanding or being undone, or for as long
+     * as a request may take. */
     void (*close)(struct snib__session *);
 
     void (*attempt)(struct snib__claim *);
     void (*renew)(struct snib__claim *const claims[], size_t n);
     void (*release)(struct snib__claim *);
 
-    /* Make progress, sleeping in snib__sleep, until something was answered or reported, or
-     * `until` (on CLOCK_BOOTTIME, ns) has come, or snib__sleep said that somebody wants in. */
+    /* Make progress until snib__sleep says "return", or `until` (CLOCK_BOOTTIME, ns) has come:
+     *
+     *     do {
+     *         handle what is ready, keep time;
+     *     } while (snib__now().boot_ns < until_ns && !snib__sleep(session, fds, n, until_ns));
+     */
     void (*drive)(struct snib__session *, int64_t until_ns);
 
+    /* Holders first, then waiters in their order, to snib__seen; a prefix: name by name. */
     void (*inspect)(struct snib__query *);
     void (*evict)(struct snib__query *);
+    /* For `snib doctor`: look at everything that decides what is promised here, and tell each
+     * finding to snib__found. Harmless for those who hold locks. */
+    void (*examine)(struct snib__query *);
 };
 
 /* ---- Upcalls ---------------------------------------------------------------------------- */
 
 enum snib__verb { SNIB__ATTEMPT, SNIB__RENEW, SNIB__RELEASE };
 
+/* What an engine answers: the words of "Life of a claim". */
 enum snib__status {
-    SNIB__HELD_NOW,
+    SNIB__UNKNOWN,
+    SNIB__HELD,
     SNIB__BUSY,
     SNIB__QUEUED,
-    SNIB__UNKNOWN,
-    SNIB__GONE,
-    SNIB__LOST_BEFORE,
+    SNIB__LOST,
+    SNIB__FREED,
     SNIB__FAILED
 };
 
+/* Zero means "unknown" or "none" in every field. */
 struct snib__result {
     enum snib__status status;
 
-    /* HELD_NOW: the token, and how long the engine keeps it: left_ms from `since`, the instant
+    /* HELD: the token, and how long the engine keeps it: lease_ms from `since`, the instant
      * before the request that this answer proves alive was sent. For a grant that comes by
      * itself, that is the last request answered "still queued"; for one that was made earlier
-     * ("yours already"), when it was made. left_ms -1: for ever. */
+     * ("yours already"), when it was made. lease_ms 0: no lease, it is kept for ever; on an engine
+     * that is LEASED: it is over. */
     uint64_t token;
-    unsigned span; /* so many tokens, from that one on, are the claim's; 0: just that one */
     struct snib__instant since;
-    int64_t left_ms;
+    int64_t lease_ms;
 
-    /* BUSY, QUEUED: who is in the way, as far as known. */
+    /* BUSY, QUEUED: who is in the way. */
     int64_t retry_ms;       /* BUSY: worth an attempt after this long; 0: the core decides */
-    int64_t holder_left_ms; /* -1 unknown */
-    uint64_t holder_token;  /* 0 unknown */
-    const char *holder;     /* NULL unknown; borrowed */
-    int place;              /* QUEUED: from 1; 0 unknown */
+    int64_t holder_left_ms; /* until its lease ends */
+    uint64_t holder_token;
+    const char *holder; /* borrowed */
+    int place;          /* QUEUED: from 1 */
 
-    /* FAILED, UNKNOWN; with HELD_NOW: what the holder may want to know */
+    /* FAILED, UNKNOWN; with HELD: what the holder may want to know */
     int code; /* FAILED: enum snib_code */
     int sys;
-    const char *reason; /* NULL: none; borrowed */
+    const char *reason; /* borrowed */
+
+    /* For speed only. */
+    unsigned span; /* so many tokens, from that one on, are the claim's; 0: just that one */
 };
 
 void snib__answer(struct snib__claim *, enum snib__verb, const struct snib__result *);
 
-/* What the engine notices by itself about a held claim: SNIB_DOUBTFUL or SNIB_LOST. */
+/* What the engine notices by itself about a claim that is held or queued: SNIB_DOUBTFUL or
+ * SNIB_LOST. A queued one that is lost is attempted again. */
 void snib__report(struct snib__claim *, enum snib_state, const char *why);
 
+/* The same about every claim of the session: its lease was revoked, its server is gone. */
+void snib__report_session(struct snib__session *, enum snib_state, const char *why);
+
+/* What this service can do turned out at contact: these traits, of those engine->traits names.
+ * Acquires that want more are refused from now on; the engine itself answers FAILED with ENOTSUP
+ * to claims it has already. */
+void snib__traits(struct snib__session *, unsigned traits);
+
 void snib__seen(struct snib__query *, const snib_seen *);
+void snib__found(struct snib__query *, const snib_finding *);
 void snib__finish(struct snib__query *, int code, int sys, const char *reason);
 
 /* ---- Services --------------------------------------------------------------------------- */
 
-/* Poll these descriptors (at most 16) until one is ready, `until` has come, or the core wants
- * the driver back; true in the last case: return from drive. Gives up the mutex meanwhile. */
+#define SNIB__SLEEP_MOST 64
+
+/* Poll these descriptors until one is ready, `until` has come, or drive is to return; true in the
+ * last case, which is so without any sleep as soon as something was answered or reported since
+ * drive began. Gives up the mutex meanwhile. At most SNIB__SLEEP_MOST descriptors: an engine that
+ * has more puts them into an epoll descriptor of its own, which polls like any other. */
 bool snib__sleep(struct snib__session *, struct pollfd fds[], size_t n, int64_t until_ns);
+
+/* From any thread, with the mutex or without: whoever sleeps in snib__sleep wakes up, and the next
+ * who would does not. Only between open and close, and of use while somebody drives: see `attend`
+ * in the session. */
+void snib__rouse(struct snib__session *);
+
+/*
+ * Work that must block (a library's TLS handshake): on a thread of its own, without the mutex.
+ * `run` touches nothing but its argument, and should end soon after it is abandoned. The
+ * descriptor polls readable when it is done; then take what is wanted out of the argument, and end
+ * the work, which frees it. Ended before it is done it is abandoned: nobody waits for it, but
+ * snib_close does. `drop` gets the argument when both sides are done with it, exactly once. An
+ * engine's close ends all that is left. NULL: no memory, no thread to be had, or SNIB__WORK_MOST
+ * of them already; then `drop` is not called.
+ */
+#define SNIB__WORK_MOST 8
+struct snib__work;
+struct snib__work *snib__work_begin(struct snib__session *,
+                                    void (*run)(struct snib__work *, void *arg),
+                                    void (*drop)(void *arg), void *arg);
+int snib__work_fd(const struct snib__work *);
+bool snib__work_done(const struct snib__work *);
+bool snib__work_abandoned(const struct snib__work *); /* for the thread: nobody wants it now */
+void snib__work_end(struct snib__work *);
 
 /* Is this another process than the one that opened the session? */
 bool snib__forked(const struct snib__session *);
-
-/* Fill `err` (may be NULL) and answer `code`. */
-int snib__fail(snib_error *err, int code, int sys, const char *format, ...)
-    __attribute__((format(printf, 4, 5), cold));
-
-/* Random bytes from the kernel; never fails, never repeats in a forked child. */
-void snib__random(void *out, size_t size);
 
 #pragma GCC visibility pop
 

@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(default)
+
 /* Connecting, step by step, never blocking. */
 struct snib__dial {
     struct snib__lookup *lookup; /* while the name is looked up */
@@ -30,5 +32,7 @@ enum snib__dialled snib__dial_step(struct snib__dial *, int *fd);
 
 /* In any state, also after DONE and FAILED. */
 void snib__dial_end(struct snib__dial *);
+
+#pragma GCC visibility pop
 
 #endif

@@ -9,9 +9,9 @@
  */
 #include "net/lookup.h"
 
+#include "base/thread.h"
+
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -57,20 +57,6 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-static int start_thread(struct snib__lookup *l)
-{
-    sigset_t all, before;
-    pthread_t thread;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
-    int rc = pthread_create(&thread, NULL, look_up, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc == 0) {
-        pthread_detach(thread);
-    }
-    return rc;
-}
-
 struct snib__lookup *snib__lookup_start(const char *host, int port)
 {
     size_t size = strlen(host) + 1;
@@ -86,13 +72,15 @@ struct snib__lookup *snib__lookup_start(const char *host, int port)
         free(l);
         return NULL;
     }
-    int rc = start_thread(l);
+    pthread_t thread;
+    int rc = snib__thread_start(&thread, look_up, l);
     if (rc != 0) {
         close(l->fd);
         free(l);
         errno = rc;
         return NULL;
     }
+    pthread_detach(thread);
     return l;
 }
 

@@ -5,6 +5,8 @@
 #include <netdb.h>
 #include <stdbool.h>
 
+#pragma GCC visibility push(default)
+
 /* The addresses of a host, found without blocking the caller. */
 struct snib__lookup;
 
@@ -20,5 +22,7 @@ bool snib__lookup_done(struct snib__lookup *, struct addrinfo **list, int *rc);
 
 /* Done or not. */
 void snib__lookup_end(struct snib__lookup *);
+
+#pragma GCC visibility pop
 
 #endif

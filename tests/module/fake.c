@@ -205,7 +205,7 @@ static void attempt(struct snib__claim *claim)
         stay_silent(claim, SNIB__ATTEMPT);
         return;
     }
-    struct snib__result result = {.since = snib__now(), .holder_left_ms = -1};
+    struct snib__result result = {.since = snib__now()};
     int64_t now = result.since.boot_ns;
     int refusal = atomic_load(&shared->refuse);
     int first_ms = atomic_load(&shared->hand_over_ms);
@@ -228,10 +228,10 @@ static void attempt(struct snib__claim *claim)
         memcpy(lock->owner, claim->owner, sizeof lock->owner);
         (void)snprintf(lock->who, sizeof lock->who, "%s", claim->session->who);
         lock->since_unix_ms = snib__wall_us() / 1000;
-        result.status = SNIB__HELD_NOW;
+        result.status = SNIB__HELD;
         result.token = lock->token;
-        result.left_ms = first_ms ? first_ms : claim->ttl_ms;
-        lock->expires_ns = now + result.left_ms * MS;
+        result.lease_ms = first_ms ? first_ms : claim->ttl_ms;
+        lock->expires_ns = now + result.lease_ms * MS;
     }
     leave(shared);
     answer(claim, SNIB__ATTEMPT, &result, atomic_load(&shared->delay_ms));
@@ -245,7 +245,7 @@ static void renew_one(struct snib__claim *claim)
         stay_silent(claim, SNIB__RENEW);
         return;
     }
-    struct snib__result result = {.status = SNIB__GONE, .since = snib__now()};
+    struct snib__result result = {.status = SNIB__LOST, .since = snib__now()};
     int64_t now = result.since.boot_ns;
     enter(shared);
     struct fake_lock *lock = find(shared, claim->name);
@@ -255,9 +255,9 @@ static void renew_one(struct snib__claim *claim)
             result.reason = "deleted by the test";
         } else {
             lock->expires_ns = now + claim->ttl_ms * MS;
-            result.status = SNIB__HELD_NOW;
+            result.status = SNIB__HELD;
             result.token = lock->token;
-            result.left_ms = claim->ttl_ms;
+            result.lease_ms = claim->ttl_ms;
         }
     }
     leave(shared);
@@ -274,7 +274,7 @@ static void renew(struct snib__claim *const claims[], size_t n)
 static void release(struct snib__claim *claim)
 {
     struct fake_state *shared = session_of(claim)->shared;
-    struct snib__result result = {.status = SNIB__LOST_BEFORE};
+    struct snib__result result = {.status = SNIB__LOST};
     atomic_fetch_add(&shared->releases, 1);
     if (atomic_load(&shared->mute_releases)) {
         stay_silent(claim, SNIB__RELEASE);
@@ -284,7 +284,7 @@ static void release(struct snib__claim *claim)
     struct fake_lock *lock = find(shared, claim->name);
     if (lock && is_ours(lock, claim, snib__now().boot_ns)) {
         lock->token = 0;
-        result.status = SNIB__GONE;
+        result.status = SNIB__FREED;
     }
     leave(shared);
     answer(claim, SNIB__RELEASE, &result, atomic_load(&shared->delay_ms));
@@ -331,6 +331,13 @@ static void evict(struct snib__query *query)
     snib__finish(query, code, 0, NULL);
 }
 
+static void examine(struct snib__query *query)
+{
+    const snib_finding finding = {.verdict = SNIB_GOOD, .about = "module", .text = "a fake"};
+    snib__found(query, &finding);
+    snib__finish(query, SNIB_OK, 0, NULL);
+}
+
 static const struct snib__param params[] = {{.name = NULL}};
 
 extern const struct snib__engine snib_engine_module;
@@ -338,9 +345,10 @@ extern const struct snib__engine snib_engine_module;
 const struct snib__engine snib_engine_module = {
     .abi = SNIB__ENGINE_ABI,
     .scheme = "fake",
+    .aliases = "",
     .summary = "leased locks in a file, for tests",
     .promise = "whatever the test orders",
-    .traits = SNIB_TRAIT_LEASED | SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_BREAKS,
+    .traits = SNIB_TRAIT_LEASED | SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS,
     .session_size = sizeof(struct session),
     .claim_size = sizeof(struct claim),
     .params = params,
@@ -352,4 +360,5 @@ const struct snib__engine snib_engine_module = {
     .drive = drive,
     .inspect = inspect,
     .evict = evict,
+    .examine = examine,
 };

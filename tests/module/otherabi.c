@@ -9,4 +9,5 @@ extern const struct snib__engine snib_engine_module;
 const struct snib__engine snib_engine_module = {
     .abi = SNIB__ENGINE_ABI + 1,
     .scheme = "otherabi",
+    .aliases = "",
 };

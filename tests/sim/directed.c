@@ -62,7 +62,7 @@ enum snib__stage stage_of(const struct ask *ask)
             return r->hold->stage;
         }
     }
-    return SNIB__RELEASED;
+    return SNIB__STAGE_RELEASED;
 }
 
 void cut_off(int index, int64_t ms)
@@ -85,7 +85,7 @@ DIRECTED(a_grant_read_after_a_pause_is_proved_first)
     struct ask *a = ask_and_get(0);
     struct ask *b = ask_for(1, -1);
     sim_for(10);
-    CHECK_INT(stage_of(b), ==, SNIB__PARKED);
+    CHECK_INT(stage_of(b), ==, SNIB__STAGE_PARKED);
     struct ask *other = ask_for(2, -1);
     sim_for(10);
     sim_pause(machine(1), 5000, false);
@@ -101,7 +101,7 @@ DIRECTED(a_grant_read_after_a_pause_is_proved_first)
     CHECK(holds(other));
     CHECK(!b->finished);
     sim_for(100);
-    CHECK_INT(stage_of(b), ==, SNIB__PARKED); /* under another owner id */
+    CHECK_INT(stage_of(b), ==, SNIB__STAGE_PARKED); /* under another owner id */
     sim_give_back(other);
     sim_for(20);
     CHECK(holds(b));
@@ -141,7 +141,8 @@ DIRECTED(a_late_answer_of_an_old_attempt_does_not_bring_its_token)
     machine(0)->lose_answers = 1;
     struct ask *a = ask_for(0, -1);
     sim_for(10);
-    struct message old = {.kind = ANSWER, .about = ATTEMPT, .life = 1, .left_ms = 1000};
+    struct message old = {
+        .kind = ANSWER, .about = ATTEMPT, .life = 1, .status = SNIB__HELD, .left_ms = 1000};
     old.token = world.locks[0].holders[0].token;
     old.sent = sim_clock(machine(0));
     cut_off(0, 2000);
@@ -212,8 +213,9 @@ DIRECTED(what_comes_in_during_a_release_is_dropped)
     CHECK_INT(r->renewals, ==, 1); /* sent, and lost */
     machine(0)->stalled_ns[MAIN] = world.now_ns + 1000 * MS;
     sim_give_back(a);
-    CHECK_INT(r->hold->stage, ==, SNIB__RELEASING);
-    struct message answer = {.kind = ANSWER, .about = RENEW, .life = 1, .left_ms = 30000};
+    CHECK_INT(r->hold->stage, ==, SNIB__STAGE_RELEASING);
+    struct message answer = {
+        .kind = ANSWER, .about = RENEW, .life = 1, .status = SNIB__HELD, .left_ms = 30000};
     answer.token = world.locks[0].holders[0].token;
     answer.sent = sim_clock(machine(0));
     struct event event = {.kind = TO_CLIENT, .message = answer};
@@ -225,7 +227,7 @@ DIRECTED(what_comes_in_during_a_release_is_dropped)
     event.message.kind = EVICTED; /* lost */
     sim_post(&event, world.now_ns);
     sim_for(500);
-    CHECK_INT(r->hold->stage, ==, SNIB__RELEASING);
+    CHECK_INT(r->hold->stage, ==, SNIB__STAGE_RELEASING);
     CHECK_INT(r->renewals, ==, 1);
     CHECK_INT(r->attempts, ==, 1);
     sim_for(600);
@@ -244,7 +246,8 @@ DIRECTED(what_is_lost_is_not_renewed)
     sim_for(10100);
     CHECK_INT(r->renewals, ==, 1); /* sent, and lost */
     sim_pause(machine(0), 2600, false);
-    struct message answer = {.kind = ANSWER, .about = RENEW, .life = 1, .left_ms = 30000};
+    struct message answer = {
+        .kind = ANSWER, .about = RENEW, .life = 1, .status = SNIB__HELD, .left_ms = 30000};
     answer.status = SNIB__UNKNOWN; /* so that another renewal is due */
     struct event event = {.kind = TO_CLIENT, .message = answer};
     sim_post(&event, world.now_ns);
@@ -270,7 +273,8 @@ DIRECTED(what_is_lost_stays_lost_and_is_released_all_the_same)
     CHECK_INT(snib_state(a->lease), ==, SNIB_LOST);
     CHECK_INT(world.locks[0].holding, ==, 0);
     sim_for(1000);
-    struct message answer = {.kind = ANSWER, .about = RENEW, .life = 1, .left_ms = 1000};
+    struct message answer = {
+        .kind = ANSWER, .about = RENEW, .life = 1, .status = SNIB__HELD, .left_ms = 1000};
     answer.token = r->token;
     answer.sent = sim_clock(machine(0));
     struct event event = {.kind = TO_CLIENT, .message = answer};
@@ -351,7 +355,7 @@ DIRECTED(without_renewal_a_lock_handed_over_for_a_moment_lasts_a_ttl)
     o.flags = SNIB_ASYNC_RELEASE | SNIB_NO_RENEW;
     struct ask *b = sim_ask(machine(1), 0, &o);
     sim_for(10);
-    CHECK_INT(stage_of(b), ==, SNIB__PARKED);
+    CHECK_INT(stage_of(b), ==, SNIB__STAGE_PARKED);
     sim_give_back(a);
     sim_for(10);
     CHECK(holds(b));

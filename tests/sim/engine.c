@@ -166,7 +166,7 @@ static void tell(struct machine *m, size_t index, enum snib__verb verb,
     struct record *r = world.records[index];
     struct snib__claim *claim = r->claim;
     sim_note(NOTE_UPCALL, m->index, (int64_t)index, result->status);
-    sim_note(NOTE_UPCALL_VERB, m->index, verb, result->left_ms);
+    sim_note(NOTE_UPCALL_VERB, m->index, verb, result->lease_ms);
     if (verb == SNIB__RELEASE) { /* the last word: the claim may be gone after */
         r->claim = NULL;
         r->hold = NULL;
@@ -175,12 +175,12 @@ static void tell(struct machine *m, size_t index, enum snib__verb verb,
         r->asked = false;
     }
     r->said_busy = r->said_busy || result->status == SNIB__BUSY;
-    r->said_gone = r->said_gone || (verb == SNIB__RENEW && result->status == SNIB__GONE);
+    r->said_gone = r->said_gone || (verb == SNIB__RENEW && result->status == SNIB__LOST);
     if (verb != SNIB__RELEASE && r->released) {
-        sim_reach(result->status == SNIB__QUEUED     ? PATH_LATE_QUEUED_DROPPED
-                  : verb == SNIB__RENEW              ? PATH_LATE_RENEWAL_DROPPED
-                  : result->status == SNIB__HELD_NOW ? PATH_LATE_GRANT_DROPPED
-                                                     : PATH_ANSWER_AFTER_UNKNOWN);
+        sim_reach(result->status == SNIB__QUEUED ? PATH_LATE_QUEUED_DROPPED
+                  : verb == SNIB__RENEW          ? PATH_LATE_RENEWAL_DROPPED
+                  : result->status == SNIB__HELD ? PATH_LATE_GRANT_DROPPED
+                                                 : PATH_ANSWER_AFTER_UNKNOWN);
     }
     m->in_upcall++;
     m->said++;
@@ -195,10 +195,10 @@ void sim_report(struct record *r, enum snib_state state)
     if (state == SNIB_LOST) {
         r->reported = true;
         r->said_gone = r->said_gone || r->granted;
-        sim_reach(r->hold->stage == SNIB__PARKED      ? PATH_REPORTED_PARKED
-                  : r->hold->stage == SNIB__PROVING   ? PATH_REPORTED_PROVING
-                  : r->hold->stage == SNIB__RELEASING ? PATH_REPORTED_RELEASING
-                                                      : PATH_REPORTED_OTHERWISE);
+        sim_reach(r->hold->stage == SNIB__STAGE_PARKED      ? PATH_REPORTED_PARKED
+                  : r->hold->stage == SNIB__STAGE_PROVING   ? PATH_REPORTED_PROVING
+                  : r->hold->stage == SNIB__STAGE_RELEASING ? PATH_REPORTED_RELEASING
+                                                            : PATH_REPORTED_OTHERWISE);
     }
     m->in_upcall++;
     m->said++;
@@ -210,7 +210,7 @@ static void tell_unknown(struct machine *m, size_t index, enum snib__verb verb)
 {
     static const enum sim_path paths[] = {PATH_UNKNOWN_ATTEMPT, PATH_UNKNOWN_RENEWAL,
                                           PATH_UNKNOWN_RELEASE};
-    struct snib__result result = {.status = SNIB__UNKNOWN, .left_ms = -1, .holder_left_ms = -1};
+    struct snib__result result = {.status = SNIB__UNKNOWN};
     sim_reach(paths[verb]);
     tell(m, index, verb, &result);
 }
@@ -267,7 +267,7 @@ static bool take_answer(struct machine *m, struct record *r, const struct messag
     if (verb == SNIB__ATTEMPT && message->status == SNIB__QUEUED) {
         remember_place(m, r, message);
     }
-    if (verb == SNIB__ATTEMPT && message->status == SNIB__HELD_NOW) {
+    if (verb == SNIB__ATTEMPT && message->status == SNIB__HELD) {
         r->parked = false;
         r->granted = true;
     }
@@ -285,7 +285,7 @@ void sim_deliver(struct machine *m, const struct message *message)
         .token = message->token,
         .span = message->span,
         .since = message->sent,
-        .left_ms = message->left_ms,
+        .lease_ms = message->left_ms,
         .retry_ms = message->retry_ms,
         .holder_left_ms = message->holder_left_ms,
         .holder_token = message->holder_token,
@@ -294,11 +294,11 @@ void sim_deliver(struct machine *m, const struct message *message)
         .code = message->code,
     };
     int64_t gone_ns = (r->claim->ttl_ms - message->left_ms) * MS;
-    if (message->kind == ANSWER && message->about == ATTEMPT && message->left_ms >= 0 &&
+    if (message->kind == ANSWER && message->about == ATTEMPT && message->left_ms > 0 &&
         gone_ns > 0) { /* "yours already": that lease began earlier */
         result.since.boot_ns -= gone_ns;
         result.since.raw_ns -= gone_ns;
-        result.left_ms = r->claim->ttl_ms;
+        result.lease_ms = r->claim->ttl_ms;
     }
     if (message->kind == EVICTED) {
         sim_report(r, SNIB_LOST);
@@ -406,8 +406,7 @@ static bool refuse(struct machine *m, size_t index, enum snib__verb verb)
     }
     r->due_ns[verb] = SNIB__NEVER;
     r->open[verb] = 0;
-    struct snib__result result = {
-        .status = SNIB__FAILED, .code = SNIB_EDENIED, .left_ms = -1, .holder_left_ms = -1};
+    struct snib__result result = {.status = SNIB__FAILED, .code = SNIB_EDENIED};
     tell(m, index, verb, &result);
     return true;
 }
@@ -423,7 +422,7 @@ static void engine_attempt(struct snib__claim *claim)
     sim_note(NOTE_ATTEMPTS, m->index, (int64_t)index, r->name);
     SIM_CHECK(!r->released, "attempt after release");
     SIM_CHECK(r->owner == owner_of(claim), "the owner id of a claim has changed");
-    SIM_CHECK(h->stage == SNIB__ASKED, "attempt in stage %d", (int)h->stage);
+    SIM_CHECK(h->stage == SNIB__STAGE_ASKED, "attempt in stage %d", (int)h->stage);
     SIM_CHECK(strcmp(claim->label, sim_name(r->name)) == 0, "the label is '%s'", claim->label);
     SIM_CHECK(world.config.late || !r->asked, "attempt while one is unanswered");
     r->asked = true;
@@ -450,7 +449,8 @@ static void engine_renew(struct snib__claim *const claims[], size_t n)
         sim_note(NOTE_RENEWS, m->index, (int64_t)index_of(claims[i]), (int64_t)n);
         SIM_CHECK(!r->released, "renewal after release");
         SIM_CHECK(r->granted, "renewal of a claim that was not granted");
-        SIM_CHECK(stage >= SNIB__PROVING && stage < SNIB__LOST, "renewal in stage %d", (int)stage);
+        SIM_CHECK(stage >= SNIB__STAGE_PROVING && stage < SNIB__STAGE_LOST, "renewal in stage %d",
+                  (int)stage);
         SIM_CHECK(world.config.late || !r->open[SNIB__RENEW], "renewal while one is unanswered");
         for (size_t k = 0; k < i; k++) {
             SIM_CHECK(claims[k] != claims[i], "the same claim twice in one renewal");
@@ -512,6 +512,7 @@ static const struct snib__param no_params[] = {{.name = NULL}};
 const struct snib__engine sim_engine = {
     .abi = SNIB__ENGINE_ABI,
     .scheme = "sim",
+    .aliases = "",
     .summary = "a simulated server",
     .promise = "whatever the dice say",
     .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_LEASED |
@@ -527,4 +528,5 @@ const struct snib__engine sim_engine = {
     .drive = engine_drive,
     .inspect = engine_ask,
     .evict = engine_ask,
+    .examine = engine_ask,
 };

@@ -25,7 +25,7 @@ static int belief_count[NAMES];
 bool sim_believes(const struct snib__hold *h, const struct machine *m)
 {
     return !h->lost && h->lease_count > 0 &&
-           (h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL) &&
+           (h->stage == SNIB__STAGE_HELD || h->stage == SNIB__STAGE_DOUBTFUL) &&
            snib__lease_left_ns(h, sim_clock(m)) > 0;
 }
 
@@ -143,7 +143,7 @@ static void check_passed(const struct snib__hold *h, const struct machine *m, st
 static void watch_stage(const struct snib__hold *h, const struct machine *m, struct record *r)
 {
     SIM_CHECK(!r->lost || h->lost, "a lost claim is not lost any more");
-    if (h->stage == SNIB__HELD && r->stage == SNIB__HELD && h->token != r->seen_token) {
+    if (h->stage == SNIB__STAGE_HELD && r->stage == SNIB__STAGE_HELD && h->token != r->seen_token) {
         check_passed(h, m, r);
     }
     r->seen_token = h->token;
@@ -152,23 +152,23 @@ static void watch_stage(const struct snib__hold *h, const struct machine *m, str
         return;
     }
     sim_note(NOTE_STAGE, m->index, (int64_t)r->number, h->stage);
-    if (h->stage == SNIB__PROVING) {
+    if (h->stage == SNIB__STAGE_PROVING) {
         sim_reach(PATH_PROVED);
-    } else if (h->stage == SNIB__DOUBTFUL) {
+    } else if (h->stage == SNIB__STAGE_DOUBTFUL) {
         SIM_CHECK(!world.config.clean || h->max_hold_ns != SNIB__NEVER,
                   "doubtful in a world without trouble");
         sim_reach(PATH_DOUBTFUL);
-    } else if (h->stage == SNIB__HELD && r->stage == SNIB__DOUBTFUL) {
+    } else if (h->stage == SNIB__STAGE_HELD && r->stage == SNIB__STAGE_DOUBTFUL) {
         sim_reach(PATH_RECOVERED);
-    } else if (h->stage == SNIB__HELD && r->stage == SNIB__PROVING) {
+    } else if (h->stage == SNIB__STAGE_HELD && r->stage == SNIB__STAGE_PROVING) {
         sim_reach(PATH_PROVED_BY_RENEWAL);
     }
     if (h->lost && !r->lost) {
         reach_loss(h, m, r);
     }
-    SIM_CHECK(r->stage != SNIB__LOST || h->stage > SNIB__LOST, "from LOST to stage %d",
+    SIM_CHECK(r->stage != SNIB__STAGE_LOST || h->stage > SNIB__STAGE_LOST, "from LOST to stage %d",
               (int)h->stage);
-    if (h->stage == SNIB__HELD && r->stage < SNIB__HELD) {
+    if (h->stage == SNIB__STAGE_HELD && r->stage < SNIB__STAGE_HELD) {
         check_new(h, m, r);
     }
     r->stage = h->stage;
@@ -181,23 +181,23 @@ static void check_awaited(const struct snib__hold *h, const struct record *r)
     bool timer = h->timer.slot != 0;
     bool awaited = true;
     switch (h->stage) {
-    case SNIB__ASKED:
+    case SNIB__STAGE_ASKED:
         awaited = r->asked;
         break;
-    case SNIB__PARKED:
+    case SNIB__STAGE_PARKED:
         awaited = r->parked || r->open[SNIB__ATTEMPT];
         break;
-    case SNIB__RESTING:
+    case SNIB__STAGE_RESTING:
         awaited = timer;
         break;
-    case SNIB__PROVING:
+    case SNIB__STAGE_PROVING:
         awaited = timer || r->open[SNIB__RENEW];
         break;
-    case SNIB__HELD:
-    case SNIB__DOUBTFUL:
+    case SNIB__STAGE_HELD:
+    case SNIB__STAGE_DOUBTFUL:
         awaited = timer || (h->span_ns == SNIB__NEVER && h->max_hold_ns == SNIB__NEVER);
         break;
-    case SNIB__RELEASING:
+    case SNIB__STAGE_RELEASING:
         awaited = r->open[SNIB__RELEASE] != 0;
         break;
     default:
@@ -221,15 +221,15 @@ struct books {
 
 static bool waits_for_engine(const struct snib__hold *h)
 {
-    return h->renewing || h->stage == SNIB__ASKED || h->stage == SNIB__PARKED ||
-           h->stage == SNIB__PROVING || h->stage == SNIB__RELEASING;
+    return h->renewing || h->stage == SNIB__STAGE_ASKED || h->stage == SNIB__STAGE_PARKED ||
+           h->stage == SNIB__STAGE_PROVING || h->stage == SNIB__STAGE_RELEASING;
 }
 
 /* Leases that asynchronous acquires have brought, as the core counts them. */
 static unsigned count_tickets(const struct snib__hold *h)
 {
     unsigned n = 0, all = 0;
-    for (const struct snib__link *l = h->leases.after; l != &h->leases; l = l->after) {
+    for (const struct snib__list *l = h->leases.after; l != &h->leases; l = l->after) {
         n += SNIB__OF(l, const struct snib_lease, link)->ticket != 0;
         all++;
     }
@@ -244,8 +244,8 @@ static unsigned count_leases(const struct machine *m, const struct snib__hold *h
     for (int i = 0; i < ASKS; i++) {
         n += m->asks[i].used && m->asks[i].lease && m->asks[i].lease->hold == h;
     }
-    const struct snib__link *ring = &m->client->calls;
-    for (const struct snib__link *l = ring->after; l != ring; l = l->after) {
+    const struct snib__list *list = &m->client->calls;
+    for (const struct snib__list *l = list->after; l != list; l = l->after) {
         const struct snib__call *call = SNIB__OF(l, struct snib__call, link);
         n += call->ends && call->request->lease && call->request->lease->hold == h;
     }
@@ -253,12 +253,11 @@ static unsigned count_leases(const struct machine *m, const struct snib__hold *h
 }
 
 /* Nobody stands in line behind itself. */
-static void check_line(const struct machine *m, const struct snib__place *p, struct books *books)
+static void check_line(const struct machine *m, const struct snib__place *p)
 {
-    for (const struct snib__link *l = p->line.after; l != &p->line; l = l->after) {
+    for (const struct snib__list *l = p->line.after; l != &p->line; l = l->after) {
         const struct snib__request *r = SNIB__OF(l, struct snib__request, link);
-        books->timers += r->timed && !r->ticket;
-        for (const struct snib__link *k = p->holds.after; k != &p->holds; k = k->after) {
+        for (const struct snib__list *k = p->holds.after; k != &p->holds; k = k->after) {
             const struct snib__hold *h = SNIB__OF(k, struct snib__hold, in_place);
             SIM_CHECK(!r->options.owner || h->owner != r->options.owner || !sim_believes(h, m),
                       "ticket %llu waits in line, and its owner has the lock",
@@ -270,21 +269,20 @@ static void check_line(const struct machine *m, const struct snib__place *p, str
 static void check_place(const struct machine *m, const struct snib__place *p, struct books *books)
 {
     unsigned asking = 0, users = 0;
-    for (const struct snib__link *l = p->holds.after; l != &p->holds; l = l->after) {
+    for (const struct snib__list *l = p->holds.after; l != &p->holds; l = l->after) {
         const struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_place);
         struct record *r = sim_record_of(h);
         users++;
         asking += h->lined_up;
-        SIM_CHECK(h->lined_up == (h->stage <= SNIB__PROVING && h->claim.may_queue),
+        SIM_CHECK(h->lined_up == (h->stage <= SNIB__STAGE_PROVING && h->claim.may_queue),
                   "a claim in stage %d is lined up: %d", (int)h->stage, h->lined_up);
-        SIM_CHECK((h->request != NULL) == (h->stage <= SNIB__PROVING),
+        SIM_CHECK((h->request != NULL) == (h->stage <= SNIB__STAGE_PROVING),
                   "a claim in stage %d has a request: %d", (int)h->stage, h->request != NULL);
         books->outstanding += waits_for_engine(h);
-        books->holds += h->stage != SNIB__RELEASED;
-        books->timers += h->stage != SNIB__RELEASED;
+        books->holds += h->stage != SNIB__STAGE_RELEASED;
+        books->timers += h->stage != SNIB__STAGE_RELEASED;
         books->paced += h->paced;
-        books->timers += h->request && h->request->timed && !h->request->ticket;
-        SIM_CHECK(h->stage != SNIB__RELEASED || h->lease_count > 0, "an ended claim is kept");
+        SIM_CHECK(h->stage != SNIB__STAGE_RELEASED || h->lease_count > 0, "an ended claim is kept");
         SIM_CHECK(count_tickets(h) == count_leases(m, h), "a claim has %u leases, users have %u",
                   count_tickets(h), count_leases(m, h));
         if (r && r->hold == h) {
@@ -297,7 +295,7 @@ static void check_place(const struct machine *m, const struct snib__place *p, st
             }
         }
     }
-    check_line(m, p, books);
+    check_line(m, p);
     if (asking >= 16 && p->line.after != &p->line) {
         sim_reach(PATH_LINE_BEHIND_A_CROWD);
     }
@@ -305,7 +303,8 @@ static void check_place(const struct machine *m, const struct snib__place *p, st
     SIM_CHECK(p->users == users, "place: users is %u, %u counted", p->users, users);
     SIM_CHECK(!p->line_held, "the line is still held");
     const struct snib__hold *passer = p->passer;
-    SIM_CHECK(!passer || (passer->stage == SNIB__HELD && passer->passes && passer->timer.slot),
+    SIM_CHECK(!passer ||
+                  (passer->stage == SNIB__STAGE_HELD && passer->passes && passer->timer.slot),
               "what will be passed on is not held, or nobody looks when it will not be");
     SIM_CHECK(p->line.after == &p->line || asking > 0 || passer,
               "nobody asks, and there is a line");
@@ -314,8 +313,8 @@ static void check_place(const struct machine *m, const struct snib__place *p, st
 static void check_requests(const struct machine *m, struct books *books)
 {
     int64_t bound_ns = (world.config.lag_ms + 1) * MS;
-    const struct snib__link *ring = &m->client->tickets;
-    for (const struct snib__link *l = ring->after; l != ring; l = l->after) {
+    const struct snib__list *list = &m->client->requests;
+    for (const struct snib__list *l = list->after; l != list; l = l->after) {
         const struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
         books->timers += r->timed;
         SIM_CHECK(!r->finished, "an answered request is still among the tickets");
@@ -339,7 +338,9 @@ static void check_told_all(const struct machine *m)
             continue;
         }
         const struct snib__hold *h = ask->lease->hold;
-        int state = h->lost ? SNIB_LOST : h->stage == SNIB__DOUBTFUL ? SNIB_DOUBTFUL : SNIB_HELD;
+        int state = h->lost                            ? SNIB_LOST
+                    : h->stage == SNIB__STAGE_DOUBTFUL ? SNIB_DOUBTFUL
+                                                       : SNIB_HELD;
         SIM_CHECK(ask->told == state || (ask->reentered && state != SNIB_LOST),
                   "ticket %llu was told state %d, it is %d", (unsigned long long)ask->ticket,
                   ask->told, state);
@@ -350,10 +351,9 @@ static void check_client(const struct machine *m)
 {
     const snib *client = m->client;
     struct books books = {0, 0, 0, 0};
-    for (size_t i = 0; i < client->bucket_count; i++) {
-        for (const struct snib__place *p = client->buckets[i]; p; p = p->next) {
-            check_place(m, p, &books);
-        }
+    const struct snib__entry *e = NULL;
+    while ((e = snib__table_next(&client->places, e)) != NULL) {
+        check_place(m, SNIB__OF(e, struct snib__place, entry), &books);
     }
     check_requests(m, &books);
     check_told_all(m);
@@ -390,7 +390,8 @@ void sim_check_told(const struct holder *h)
         h->ttl_ms < 2000 || world.config.lag_ms > 10 || m->letters > 0) {
         return;
     }
-    SIM_CHECK(r->hold->lost || r->hold->stage < SNIB__HELD || r->hold->stage > SNIB__LOST,
+    SIM_CHECK(r->hold->lost || r->hold->stage < SNIB__STAGE_HELD ||
+                  r->hold->stage > SNIB__STAGE_LOST,
               "the lease of machine %d ends at the server and it was not told", m->index);
 }
 
@@ -398,13 +399,13 @@ void sim_check_told(const struct holder *h)
 static size_t count_places(const snib *client)
 {
     size_t all = 0, used = 0;
-    for (size_t i = 0; i < client->bucket_count; i++) {
-        for (const struct snib__place *p = client->buckets[i]; p; p = p->next) {
-            all++;
-            used += p->users > 0 || p->line.after != &p->line || p->holds.after != &p->holds;
-        }
+    const struct snib__entry *e = NULL;
+    while ((e = snib__table_next(&client->places, e)) != NULL) {
+        const struct snib__place *p = SNIB__OF(e, struct snib__place, entry);
+        all++;
+        used += p->users > 0 || p->line.after != &p->line || p->holds.after != &p->holds;
     }
-    SIM_CHECK(client->place_count == all, "place_count is %zu, %zu counted", client->place_count,
+    SIM_CHECK(client->places.count == all, "places.count is %zu, %zu counted", client->places.count,
               all);
     SIM_CHECK(all <= used + 1, "%zu places are kept that nobody uses", all - used);
     return used;
@@ -420,7 +421,8 @@ void sim_check_idle(struct machine *m)
     SIM_CHECK(client->timers.count == 0, "%zu timers are left", client->timers.count);
     SIM_CHECK(client->timers.owners == 0, "%zu owners of timers", client->timers.owners);
     SIM_CHECK(count_places(client) == 0, "%zu places are in use", count_places(client));
-    SIM_CHECK(client->tickets.after == &client->tickets, "a ticket is left");
+    SIM_CHECK(snib__list_empty(&client->requests) && client->tickets.count == 0,
+              "a ticket is left");
     SIM_CHECK(client->calls.after == &client->calls, "a callback is due");
     SIM_CHECK(client->refs == 1, "the client has %u references", client->refs);
     SIM_CHECK(m->live_count == 0, "the engine has %zu claims", m->live_count);

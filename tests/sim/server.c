@@ -124,10 +124,10 @@ static void push(const struct waiting *w, int name, enum sim_kind kind, const st
         .owner = w->owner,
         .name = name,
         .entry = w->entry,
-        .status = kind == GRANTED ? SNIB__HELD_NOW : SNIB__BUSY,
+        .status = kind == GRANTED ? SNIB__HELD : SNIB__BUSY,
         .token = h ? h->token : 0,
         .span = h ? h->span : 0,
-        .left_ms = h && world.config.leased ? (h->ends_ns - world.now_ns) / MS : -1,
+        .left_ms = h && world.config.leased ? (h->ends_ns - world.now_ns) / MS : 0,
     };
     sim_push(&message);
 }
@@ -166,17 +166,17 @@ static void pump(int name)
 
 static void say_held(const struct holder *h, struct message *answer)
 {
-    answer->status = SNIB__HELD_NOW;
+    answer->status = SNIB__HELD;
     answer->token = h->token;
     answer->span = 0; /* of a grant that was made before, nobody knows how many are used up */
-    answer->left_ms = world.config.leased ? (h->ends_ns - world.now_ns) / MS : -1;
+    answer->left_ms = world.config.leased ? (h->ends_ns - world.now_ns) / MS : 0;
 }
 
 static void say_busy(const struct lock *lock, struct message *answer)
 {
     answer->status = SNIB__BUSY;
     answer->retry_ms = sim_chance(50) ? 0 : (int64_t)sim_roll((uint64_t)world.config.ttl_ms / 4);
-    answer->holder_left_ms = -1;
+    answer->holder_left_ms = 0;
     if (lock->holding > 0) {
         answer->holder_token = lock->holders[0].token;
     }
@@ -211,7 +211,7 @@ static void queue_up(struct lock *lock, const struct message *request, struct me
     answer->status = SNIB__QUEUED;
     answer->entry = lock->queue[at].entry;
     answer->place = at + 1;
-    answer->holder_left_ms = -1;
+    answer->holder_left_ms = 0;
     sim_reach(PATH_QUEUED);
 }
 
@@ -260,7 +260,7 @@ static void renew(struct lock *lock, const struct message *request, struct messa
 {
     int at = find_holder(lock, request->owner);
     if (at < 0) {
-        answer->status = SNIB__GONE;
+        answer->status = SNIB__LOST;
         return;
     }
     lock->holders[at].ends_ns = lease_end(lock->holders[at].ttl_ms);
@@ -272,7 +272,7 @@ static void release(struct lock *lock, const struct message *request, struct mes
     int held = find_holder(lock, request->owner);
     int waits = find_waiting(lock, request->owner);
     const struct record *r = world.records[request->record];
-    answer->status = held < 0 && r->token ? SNIB__LOST_BEFORE : SNIB__GONE;
+    answer->status = held < 0 && r->token ? SNIB__LOST : SNIB__FREED;
     if (held >= 0) {
         sim_note(NOTE_FREED, -1, (int64_t)request->record, (int64_t)lock->holders[held].token);
         remove_holder(lock, held);
@@ -315,7 +315,7 @@ bool sim_serve(const struct message *request, struct message *answer)
     *answer = *request;
     answer->kind = ANSWER;
     answer->about = request->kind;
-    answer->left_ms = -1;
+    answer->left_ms = 0;
     if (request->kind == ATTEMPT) {
         attempt(lock, request, answer);
     } else if (request->kind == RENEW) {

@@ -312,13 +312,13 @@ void sim_ask_any(struct machine *m)
 static void reach_cancel(const struct machine *m, const struct ask *ask)
 {
     static const enum sim_path by_stage[] = {
-        [SNIB__ASKED] = PATH_CANCEL_ASKED,
-        [SNIB__PARKED] = PATH_CANCEL_PARKED,
-        [SNIB__RESTING] = PATH_CANCEL_RESTING,
-        [SNIB__PROVING] = PATH_CANCEL_PROVING,
+        [SNIB__STAGE_ASKED] = PATH_CANCEL_ASKED,
+        [SNIB__STAGE_PARKED] = PATH_CANCEL_PARKED,
+        [SNIB__STAGE_RESTING] = PATH_CANCEL_RESTING,
+        [SNIB__STAGE_PROVING] = PATH_CANCEL_PROVING,
     };
-    const struct snib__link *ring = &m->client->tickets;
-    for (const struct snib__link *l = ring->after; l != ring; l = l->after) {
+    const struct snib__list *list = &m->client->requests;
+    for (const struct snib__list *l = list->after; l != list; l = l->after) {
         const struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
         if (r->ticket == ask->ticket) {
             sim_reach(r->hold ? by_stage[r->hold->stage] : PATH_CANCEL_IN_LINE);
@@ -363,7 +363,7 @@ void sim_look(struct ask *ask)
     sim_enter(m);
     const struct snib__hold *h = ask->lease->hold;
     bool believed = sim_believes(h, m);
-    if (!believed && (h->stage == SNIB__HELD || h->stage == SNIB__DOUBTFUL)) {
+    if (!believed && (h->stage == SNIB__STAGE_HELD || h->stage == SNIB__STAGE_DOUBTFUL)) {
         sim_reach(PATH_LOOKED_BEFORE_THE_TIMER);
     }
     int state = snib_state(ask->lease);
@@ -393,7 +393,7 @@ void sim_give_back(struct ask *ask)
               : closed(ask) ? PATH_RELEASED_AFTER_CLOSE
                             : PATH_RELEASED_BEFORE_LOSS);
     const struct record *r = closed(ask) ? NULL : sim_record_of(h);
-    SIM_CHECK(!r || !r->survives || r->reported || h->stage == SNIB__HELD ||
+    SIM_CHECK(!r || !r->survives || r->reported || h->stage == SNIB__STAGE_HELD ||
                   world.now_ns < world.recovered_ns,
               "kept through the calm, but in stage %d", (int)h->stage);
     snib_error error;

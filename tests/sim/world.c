@@ -10,7 +10,7 @@
  */
 #include "sim.h"
 
-#include "core/process.h"
+#include "base/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,14 +244,14 @@ static int64_t machine_due(const struct machine *m)
 static void note_deadlines(const struct machine *m)
 {
     static const enum sim_path by_stage[] = {
-        [SNIB__ASKED] = PATH_DEADLINE_ASKED,
-        [SNIB__PARKED] = PATH_DEADLINE_PARKED,
-        [SNIB__RESTING] = PATH_DEADLINE_RESTING,
-        [SNIB__PROVING] = PATH_DEADLINE_PROVING,
+        [SNIB__STAGE_ASKED] = PATH_DEADLINE_ASKED,
+        [SNIB__STAGE_PARKED] = PATH_DEADLINE_PARKED,
+        [SNIB__STAGE_RESTING] = PATH_DEADLINE_RESTING,
+        [SNIB__STAGE_PROVING] = PATH_DEADLINE_PROVING,
     };
-    const struct snib__link *ring = &m->client->tickets;
+    const struct snib__list *list = &m->client->requests;
     const struct snib__moment *heap = m->client->timers.heap;
-    for (const struct snib__link *l = ring->after; l != ring; l = l->after) {
+    for (const struct snib__list *l = list->after; l != list; l = l->after) {
         const struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
         if (r->timed && r->timer.slot && heap[r->timer.slot - 1].due_ns <= m->boot_ns) {
             sim_reach(r->hold ? by_stage[r->hold->stage] : PATH_DEADLINE_IN_LINE);
@@ -401,7 +401,7 @@ void sim_close(struct machine *m, bool dead)
 {
     snib *client = m->client;
     sim_note(NOTE_CLOSES, m->index, dead, client->running != NULL);
-    if (client->tickets.after != &client->tickets) {
+    if (!snib__list_empty(&client->requests)) {
         sim_reach(PATH_CLOSED_WITH_WAITS);
     }
     for (int i = 0; i < ASKS; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The heap of timers beside a plain list of what is set. */
-#include "core/timers.h"
+#include "base/timers.h"
 
 #include "check.h"
 

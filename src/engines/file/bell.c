@@ -122,7 +122,6 @@ void snib__file_asked_to_quit(struct file_claim *c, uint64_t token, const char *
     }
     char why[160];
     snprintf(why, sizeof why, "asked to give up by %.100s", who);
-    c->file->session->answered = true;
     snib__report(c->claim, SNIB_LOST, why);
 }
 

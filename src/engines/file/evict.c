@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#define LOOK_NS (20 * NS_PER_MS)
+#define LOOK_NS (20 * SNIB__MS)
 
 static void describe(char *out, size_t size, const struct record *r, const char *what)
 {
@@ -24,8 +24,6 @@ static void describe(char *out, size_t size, const struct record *r, const char 
 
 static void finish(struct snib__query *q, int code, const char *reason)
 {
-    struct file_session *fs = q->session->state;
-    fs->answered = true;
     snib__finish(q, code, 0, reason);
 }
 
@@ -79,7 +77,6 @@ void snib__file_evict(struct snib__query *q)
     int rc = see(&s, q, &why);
     const struct record *r = rc == 0 ? next_holder(&s, q->token, &at) : NULL;
     if (rc < 0) {
-        fs->answered = true;
         snib__finish(q, rc, why.sys, why.text);
     } else if (!r) {
         finish(q, SNIB_ELOST, "nobody holds it with that token");
@@ -93,9 +90,10 @@ void snib__file_evict(struct snib__query *q)
             finish(q, SNIB_EBUSY, why.text);
         } else {
             int64_t now_ns = snib__now().boot_ns;
-            q->due_ns = now_ns + q->session->timeout_ms * NS_PER_MS;
-            q->next = fs->queries;
-            fs->queries = q;
+            struct file_query *asked = q->state;
+            *asked = (struct file_query){.query = q, .next = fs->queries};
+            asked->due_ns = now_ns + q->session->timeout_ms * SNIB__MS;
+            fs->queries = asked;
             fs->evict_ns = now_ns;
             snib__file_kick(fs, now_ns);
         }
@@ -104,8 +102,9 @@ void snib__file_evict(struct snib__query *q)
 }
 
 /* True: it has its answer. */
-static bool look(struct snib__query *q, int64_t now_ns)
+static bool look(struct file_query *asked, int64_t now_ns)
 {
+    struct snib__query *q = asked->query;
     struct failure why = {.code = 0};
     struct sight s;
     size_t at = 0;
@@ -116,7 +115,7 @@ static bool look(struct snib__query *q, int64_t now_ns)
         finish(q, rc, why.text);
     } else if (!r) {
         finish(q, 0, NULL);
-    } else if (now_ns >= q->due_ns) {
+    } else if (now_ns >= asked->due_ns) {
         describe(why.text, sizeof why.text, r, "has not given it up when asked");
         finish(q, SNIB_EBUSY, why.text);
     } else {
@@ -131,10 +130,10 @@ int64_t snib__file_evict_check(struct file_session *fs, int64_t now_ns)
     if (now_ns < fs->evict_ns) {
         return fs->evict_ns;
     }
-    struct snib__query **at = &fs->queries;
+    struct file_query **at = &fs->queries;
     while (*at) {
-        struct snib__query *q = *at;
-        struct snib__query *next = q->next;
+        struct file_query *q = *at;
+        struct file_query *next = q->next;
         if (look(q, now_ns)) {
             *at = next; /* q may be gone */
         } else {

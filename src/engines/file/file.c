@@ -134,12 +134,8 @@ void snib__file_detach(struct file_claim *c)
 
 void snib__file_failed(struct file_claim *c, const struct failure *why)
 {
-    struct snib__result result = {.status = SNIB__FAILED,
-                                  .code = why->code,
-                                  .sys = why->sys,
-                                  .holder_left_ms = -1,
-                                  .reason = why->text};
-    file_session_of(c->claim)->answered = true;
+    struct snib__result result = {
+        .status = SNIB__FAILED, .code = why->code, .sys = why->sys, .reason = why->text};
     snib__file_detach(c);
     snib__answer(c->claim, SNIB__ATTEMPT, &result);
 }
@@ -160,7 +156,6 @@ static void say_held(struct file_claim *c, enum snib__verb verb)
     if (verb == SNIB__RENEW) {
         fs->held.since = snib__now();
     }
-    fs->answered = true;
     snib__answer(c->claim, verb, &fs->held);
 }
 
@@ -181,10 +176,8 @@ static void say_behind_flock(struct file_claim *c, enum snib__status status, str
     char who[40];
     snprintf(who, sizeof who, "pid %u (flock)", other.pid);
     struct snib__result result = {.status = status,
-                                  .holder_left_ms = -1,
                                   .holder = other.pid ? who : "another process (flock)",
                                   .place = status == SNIB__QUEUED ? 1 : 0};
-    file_session_of(c->claim)->answered = true;
     snib__answer(c->claim, SNIB__ATTEMPT, &result);
 }
 
@@ -242,9 +235,7 @@ static bool refuse(struct file_claim *c)
     char who[120];
     snprintf(who, sizeof who, "%.*s%s%.*s", (int)strnlen(r->who, sizeof r->who), r->who,
              r->label[0] ? " " : "", (int)strnlen(r->label, sizeof r->label), r->label);
-    struct snib__result result = {
-        .status = SNIB__BUSY, .holder_left_ms = -1, .holder_token = r->token, .holder = who};
-    f->session->answered = true;
+    struct snib__result result = {.status = SNIB__BUSY, .holder_token = r->token, .holder = who};
     snib__file_detach(c);
     snib__answer(c->claim, SNIB__ATTEMPT, &result);
     return true;
@@ -348,15 +339,15 @@ static void publish(struct file_claim *c)
 
 static void verify(struct file_claim *c, struct snib__claim *claim)
 {
-    struct snib__result gone = {.status = SNIB__GONE, .holder_left_ms = -1};
+    struct snib__result lost = {.status = SNIB__LOST};
     if (c->phase != PHASE_HELD) {
-        snib__answer(claim, SNIB__RENEW, &gone);
+        snib__answer(claim, SNIB__RENEW, &lost);
         return;
     }
     struct failure why;
     if (snib__file_presence_fully(c->file, &why) == REPLACED || !snib__file_flock_valid(c)) {
-        gone.reason = "the lock file was removed or replaced";
-        snib__answer(claim, SNIB__RENEW, &gone);
+        lost.reason = "the lock file was removed or replaced";
+        snib__answer(claim, SNIB__RENEW, &lost);
         return;
     }
     if (c->claim->listens) {
@@ -369,7 +360,6 @@ static void verify(struct file_claim *c, struct snib__claim *claim)
 static void renew(struct snib__claim *const claims[], size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        file_session_of(claims[i])->answered = true;
         verify(claims[i]->state, claims[i]);
     }
 }
@@ -377,9 +367,9 @@ static void renew(struct snib__claim *const claims[], size_t n)
 static void release(struct snib__claim *claim)
 {
     struct file_claim *c = claim->state;
-    static const struct snib__result gone = {.status = SNIB__GONE, .holder_left_ms = -1};
-    static const struct snib__result lost = {.status = SNIB__LOST_BEFORE, .holder_left_ms = -1};
-    const struct snib__result *result = &gone;
+    static const struct snib__result freed = {.status = SNIB__FREED};
+    static const struct snib__result lost = {.status = SNIB__LOST};
+    const struct snib__result *result = &freed;
     switch (c->phase) {
     case PHASE_HELD:
         if (c->file->replaced) {
@@ -401,7 +391,6 @@ static void release(struct snib__claim *claim)
         claim->session->attend--;
     }
     snib__file_detach(c);
-    file_session_of(claim)->answered = true;
     snib__answer(claim, SNIB__RELEASE, result);
 }
 
@@ -447,8 +436,7 @@ static void introduce(struct file_session *fs)
     snib__random(&fs->number, sizeof fs->number);
     snprintf(self->who, sizeof self->who, "%s", fs->session->who);
     fs->draft = *self;
-    fs->held.status = SNIB__HELD_NOW;
-    fs->held.left_ms = -1; /* for ever */
+    fs->held.status = SNIB__HELD;
 }
 
 static int file_open(struct snib__session *session, snib_error *err)
@@ -530,16 +518,27 @@ static void file_close(struct snib__session *session)
     memset(fs, 0, sizeof *fs);
 }
 
+static void examine(struct snib__query *query)
+{
+    struct file_session *fs = query->session->state;
+    snib_finding finding = {.verdict = SNIB_GOOD, .about = "directory", .text = fs->path};
+    snib__found(query, &finding);
+    snib__finish(query, SNIB_OK, 0, NULL);
+}
+
 const struct snib__engine snib__engine_file = {
     .abi = SNIB__ENGINE_ABI,
     .scheme = "file",
+    .aliases = "",
     .summary = "kernel locks in one file per name, on this host; no server",
     .promise = "one holder per host, free at once when it dies; not on network file systems, and "
                "only while nobody replaces the lock files",
-    .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_AT_ONCE,
+    .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_AT_ONCE |
+              SNIB_TRAIT_LISTS,
     .nameless = true,
     .session_size = sizeof(struct file_session),
     .claim_size = sizeof(struct file_claim),
+    .query_size = sizeof(struct file_query),
     .params = params,
     .open = file_open,
     .close = file_close,
@@ -549,4 +548,5 @@ const struct snib__engine snib__engine_file = {
     .drive = snib__file_drive,
     .inspect = snib__file_inspect,
     .evict = snib__file_evict,
+    .examine = examine,
 };

@@ -24,7 +24,6 @@
 #include <time.h>
 
 #define FILE_NAME_BYTES 256
-#define NS_PER_MS 1000000LL
 
 #define MOVES_MAX 5 /* from file to file, for one claim */
 
@@ -136,6 +135,13 @@ struct lockfile {
 #define COOKIE_BUCKETS 256
 #define CACHE_MAX 64 /* idle lock files kept open */
 
+/* An eviction under way. */
+struct file_query {
+    struct snib__query *query;
+    struct file_query *next;
+    int64_t due_ns;
+};
+
 struct file_session {
     struct snib__session *session;
     bool opened;
@@ -168,7 +174,6 @@ struct file_session {
     /* reactor.c */
     int epoll, kick;
     int64_t sleeping_until; /* while a thread sleeps in drive, else INT64_MIN */
-    bool answered;          /* since drive began */
     struct lockfile **heap; /* from 1 */
     size_t heap_used, heap_room;
     struct watch *watches;
@@ -179,8 +184,8 @@ struct file_session {
     struct file_claim *cookies[COOKIE_BUCKETS];
 
     /* evict.c */
-    struct snib__query *queries; /* evictions under way */
-    int64_t evict_ns;            /* when to look at them again */
+    struct file_query *queries; /* evictions under way */
+    int64_t evict_ns;           /* when to look at them again */
 
     /* view.c: room for a queue */
     struct record *records;
@@ -477,7 +482,7 @@ static inline void bit_set(uint64_t *bits, uint32_t i, bool on)
 
 static inline int64_t boot_ms(void)
 {
-    return snib__now().boot_ns / NS_PER_MS;
+    return snib__now().boot_ns / SNIB__MS;
 }
 
 #endif

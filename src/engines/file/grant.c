@@ -52,7 +52,7 @@ void snib__file_conclude(struct view *v, struct file_claim *c, enum snib__status
             *c->failure = *why;
         }
     }
-    if (c->record && (outcome != SNIB__HELD_NOW || c->claim->mode == SNIB_EXCLUSIVE)) {
+    if (c->record && (outcome != SNIB__HELD || c->claim->mode == SNIB_EXCLUSIVE)) {
         v->records[c->record].state = RECORD_FREE;
         snib__file_record_drop(f, c->record);
         c->record = 0;
@@ -110,7 +110,7 @@ static bool give_slot(struct view *v, struct turn *t)
     switch (take_slot(v, c, &why)) {
     case TAKEN:
         t->gone = true;
-        snib__file_conclude(v, c, SNIB__HELD_NOW, NULL);
+        snib__file_conclude(v, c, SNIB__HELD, NULL);
         return c->claim->mode == SNIB_SHARED;
     case TAKE_FAILED:
         t->gone = true;
@@ -243,7 +243,7 @@ static bool give_permit(struct view *v, struct turn *t, uint32_t permit)
     switch (take_permit(v, c, &why)) {
     case TAKEN:
         t->gone = true;
-        snib__file_conclude(v, c, SNIB__HELD_NOW, NULL);
+        snib__file_conclude(v, c, SNIB__HELD, NULL);
         return true;
     case TAKE_FAILED:
         t->gone = true;

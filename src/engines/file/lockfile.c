@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATH_CHECK_NS (100 * NS_PER_MS)
+#define PATH_CHECK_NS (100 * SNIB__MS)
 
 /* ---- Kernel locks ----------------------------------------------------------------------- */
 
@@ -127,7 +127,7 @@ static bool worth_again(struct file_session *fs, int flags, int tries)
         return snib__file_evict_idle(fs);
     case EACCES: /* a member of the group has made it and not yet given it its mode */
         if (fs->grouped && tries < 5) {
-            nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
+            nanosleep(&(struct timespec){.tv_nsec = SNIB__MS}, NULL);
             return true;
         }
         return false;

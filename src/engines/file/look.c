@@ -136,8 +136,6 @@ static void list(struct snib__query *q)
 
 void snib__file_inspect(struct snib__query *q)
 {
-    struct file_session *fs = q->session->state;
-    fs->answered = true;
     if (q->prefix) {
         list(q);
     } else {

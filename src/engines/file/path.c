@@ -188,7 +188,7 @@ struct flocker snib__file_flock_wait(struct file_claim *c)
     }
     int64_t ms = c->path_pause_ms ? c->path_pause_ms * 2 : FIRST_PAUSE_MS;
     c->path_pause_ms = ms < LONGEST_PAUSE_MS ? ms : LONGEST_PAUSE_MS;
-    c->path_due_ns = snib__now().boot_ns + c->path_pause_ms * NS_PER_MS;
+    c->path_due_ns = snib__now().boot_ns + c->path_pause_ms * SNIB__MS;
     if (c->phase != PHASE_FLOCKING) {
         c->phase = PHASE_FLOCKING;
         snib__file_list_add(&c->file->flocking, c);

@@ -153,13 +153,11 @@ static void say_waiting(struct file_claim *c, enum snib__status status, const st
 {
     struct snib__result result = {
         .status = status,
-        .holder_left_ms = -1,
         .holder_token = rival->token,
         .holder = rival->who[0] ? rival->who : NULL,
         .place = status == SNIB__QUEUED ? c->place : 0,
     };
     c->told = true;
-    c->file->session->answered = true;
     if (status == SNIB__BUSY) {
         snib__file_detach(c);
     }
@@ -172,7 +170,7 @@ static void answer_all(struct lockfile *f, struct claim_list *done, const struct
     struct file_claim *c;
     while ((c = done->first) != NULL) {
         snib__file_list_remove(done, c);
-        if (c->outcome == SNIB__HELD_NOW) {
+        if (c->outcome == SNIB__HELD) {
             snib__file_granted(c);
         } else if (c->outcome == SNIB__BUSY) {
             say_waiting(c, SNIB__BUSY, rival);
@@ -228,7 +226,7 @@ static void set_check(struct lockfile *f, int64_t ms)
     dice ^= (uint64_t)file_tick() * 0xbf58476d1ce4e5b9ULL;
     f->check_ms = ms;
     ms += spread ? (int64_t)((dice >> 33) % spread) - (int64_t)(spread / 2) : 0;
-    f->check_ns = snib__now().boot_ns + ms * NS_PER_MS;
+    f->check_ns = snib__now().boot_ns + ms * SNIB__MS;
 }
 
 void snib__file_schedule(struct lockfile *f)
@@ -284,7 +282,7 @@ static void gate_closed(struct lockfile *f)
         }
     }
     int shift = f->gate_misses < 4 ? f->gate_misses : f->gate_misses < 40 ? 3 : 5;
-    f->check_ns = now_ns + NS_PER_MS * (1LL << shift);
+    f->check_ns = now_ns + SNIB__MS * (1LL << shift);
     f->missed = true;
 }
 
@@ -374,7 +372,7 @@ void snib__file_join(struct file_claim *c)
     snib__file_cookie_add(c);
     c->phase = PHASE_JOINING;
     c->told = false;
-    c->give_up_ns = snib__now().boot_ns + GATE_LIMIT_MS * NS_PER_MS;
+    c->give_up_ns = snib__now().boot_ns + GATE_LIMIT_MS * SNIB__MS;
     snib__file_list_add(&c->file->joining, c);
     snib__file_pump(c->file);
 }
@@ -436,7 +434,6 @@ static void tell_holder(struct file_claim *c)
         return;
     }
     snprintf(why, sizeof why, "its lock file %.160s was removed or replaced", c->file->file_name);
-    c->file->session->answered = true;
     snib__report(c->claim, SNIB_LOST, why);
 }
 

@@ -19,7 +19,7 @@
 
 #define IDLE_WATCHES_MAX 16
 #define EVENTS 16
-#define POLL_NS (5 * NS_PER_MS) /* when there is no descriptor to be had */
+#define POLL_NS (5 * SNIB__MS) /* when there is no descriptor to be had */
 
 struct watch {
     uint32_t pid;
@@ -325,12 +325,11 @@ void snib__file_drive(struct snib__session *session, int64_t until_ns)
 {
     struct file_session *fs = session->state;
     bool wanted = false;
-    fs->answered = false;
     for (;;) {
         run_due(fs);
         int64_t due_ns = next_due(fs, until_ns);
         int64_t now_ns = snib__now().boot_ns;
-        if (fs->answered || wanted || now_ns >= until_ns) {
+        if (wanted || now_ns >= until_ns) {
             return;
         }
         bool deaf = snib__file_reactor_open(fs) != 0;

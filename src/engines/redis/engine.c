@@ -216,14 +216,13 @@ static void drive(struct snib__session *session, int64_t until_ns)
 {
     struct snib__redis *r = snib__redis_of(session);
     struct snib__redis_link *links[] = {&r->link, &r->inbox.link};
-    r->answered = false;
     for (;;) {
         struct pollfd fds[2];
         struct snib__redis_link *of[2];
         size_t n = 0;
         int64_t now_ns = snib__now().boot_ns;
         int64_t next_ns = keep_time(r, now_ns);
-        if (r->answered || now_ns >= until_ns) {
+        if (now_ns >= until_ns) {
             return;
         }
         for (size_t i = 0; i < 2; i++) {
@@ -249,22 +248,21 @@ static void drive(struct snib__session *session, int64_t until_ns)
                 snib__link_step(links[i], 0);
             }
         }
-        if (r->answered) {
-            return;
-        }
     }
 }
 
 const struct snib__engine snib__engine_redis = {
     .abi = SNIB__ENGINE_ABI,
     .scheme = "redis",
+    .aliases = "unix",
     .summary = "one Redis server: a hash per lock, scripts, direct hand-over",
     .promise = "one holder while the server keeps its data and its clock; restarts are waited out",
     .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_LEASED |
               SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_TOKEN_SPAN | SNIB_TRAIT_CROSS_HOST |
-              SNIB_TRAIT_BREAKS,
+              SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS,
     .session_size = sizeof(struct snib__redis),
     .claim_size = sizeof(struct snib__ticket),
+    .query_size = sizeof(struct snib__look),
     .params = params,
     .open = open_session,
     .close = close_session,
@@ -274,4 +272,5 @@ const struct snib__engine snib__engine_redis = {
     .drive = drive,
     .inspect = snib__redis_inspect,
     .evict = snib__redis_evict_query,
+    .examine = snib__redis_examine,
 };

@@ -85,8 +85,6 @@ static void on_down(struct snib__redis_link *link)
     struct snib__redis *r = link->owner;
     struct snib__inbox *inbox = &r->inbox;
     bool opening = inbox->state == SNIB__INBOX_OPENING;
-    uint32_t dice;
-    snib__random(&dice, sizeof dice);
     inbox->state = SNIB__INBOX_NONE;
     if (!opening) {
         inbox->retry_ns = 0; /* at once: it worked until now */
@@ -94,8 +92,7 @@ static void on_down(struct snib__redis_link *link)
     }
     inbox->pause_ms = inbox->pause_ms ? inbox->pause_ms * 2 : PAUSE_FIRST_MS;
     inbox->pause_ms = inbox->pause_ms < PAUSE_MOST_MS ? inbox->pause_ms : PAUSE_MOST_MS;
-    inbox->retry_ns =
-        snib__now().boot_ns + (inbox->pause_ms / 2 + dice % inbox->pause_ms) * SNIB__MS;
+    inbox->retry_ns = snib__now().boot_ns + snib__jitter(inbox->pause_ms * SNIB__MS);
     snib__waiting_inbox_failed(r);
 }
 

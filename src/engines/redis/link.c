@@ -26,7 +26,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MS INT64_C(1000000)
+#define MS SNIB__MS
 #define STALE_NS (50 * MS) /* idle for longer: look before use */
 #define RING_FIRST 16
 

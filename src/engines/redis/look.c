@@ -16,24 +16,12 @@
 
 #define TOGETHER 64 /* hashes asked for at the same time */
 
-struct look {
-    char **keys;
-    size_t count, room;
-    size_t asked, answered; /* of the keys */
-    char cursor[24];        /* of the SCAN that is under way; "" for none */
-    unsigned under_way;
-    bool cut;      /* some of what was asked was lost with a connection */
-    bool repeated; /* and asked for again, once */
-    int code, sys;
-    char why[200];
-};
-
 static void end(struct snib__redis *r, struct snib__query *query)
 {
-    struct look *look = query->state;
-    for (struct snib__query **p = &r->queries; *p; p = &(*p)->next) {
-        if (*p == query) {
-            *p = query->next;
+    struct snib__look *look = query->state;
+    for (struct snib__look **p = &r->looks; *p; p = &(*p)->next) {
+        if (*p == look) {
+            *p = look->next;
             break;
         }
     }
@@ -41,13 +29,10 @@ static void end(struct snib__redis *r, struct snib__query *query)
         free(look->keys[i]);
     }
     free(look->keys);
-    query->state = NULL;
-    r->answered = true;
     snib__finish(query, look->code, look->sys, look->why[0] ? look->why : NULL);
-    free(look);
 }
 
-static void fail(struct snib__redis *r, struct look *look, int code, int sys, const char *why)
+static void fail(struct snib__redis *r, struct snib__look *look, int code, int sys, const char *why)
 {
     if (look->code == 0) {
         look->code = code;
@@ -56,7 +41,7 @@ static void fail(struct snib__redis *r, struct look *look, int code, int sys, co
     }
 }
 
-static bool add_key(struct look *look, const char *key)
+static bool add_key(struct snib__look *look, const char *key)
 {
     if (look->count == look->room) {
         size_t room = look->room ? look->room * 2 : 16;
@@ -73,7 +58,7 @@ static bool add_key(struct look *look, const char *key)
 
 static void ask_next(struct snib__redis *r, struct snib__query *query)
 {
-    struct look *look = query->state;
+    struct snib__look *look = query->state;
     while (look->code == 0 && look->under_way < TOGETHER && look->asked < look->count) {
         const char *argv[] = {"HGETALL", look->keys[look->asked]};
         if (!snib__redis_command(r, SNIB__ASK_LOOK, query, 2, argv)) {
@@ -240,7 +225,7 @@ static int by_text(const void *a, const void *b)
 }
 
 /* SCAN may show a key twice. */
-static void sort_keys(struct look *look)
+static void sort_keys(struct snib__look *look)
 {
     size_t kept = 0;
     if (look->count > 1) {
@@ -258,7 +243,7 @@ static void sort_keys(struct look *look)
 
 static bool scan(struct snib__redis *r, struct snib__query *query, const char *cursor)
 {
-    struct look *look = query->state;
+    struct snib__look *look = query->state;
     char pattern[2 * SNIB__KEY_MAX], key[SNIB__KEY_MAX];
     size_t n = 0;
     snib__redis_key(r, query->name, key);
@@ -278,7 +263,7 @@ static bool scan(struct snib__redis *r, struct snib__query *query, const char *c
 static void on_scan(struct snib__redis *r, struct snib__query *query,
                     const struct snib__reply *reply)
 {
-    struct look *look = query->state;
+    struct snib__look *look = query->state;
     const struct snib__reply *keys = reply->count == 2 ? reply->items[1] : NULL;
     look->cursor[0] = '\0';
     for (size_t i = 0; keys && i < keys->count; i++) {
@@ -304,7 +289,7 @@ void snib__look_reply(struct snib__redis *r, struct snib__redis_request *request
     if (!query) {
         return;
     }
-    struct look *look = query->state;
+    struct snib__look *look = query->state;
     look->under_way--;
     if (reply->type == REDIS_REPLY_ERROR) {
         int code;
@@ -331,7 +316,7 @@ void snib__look_reply(struct snib__redis *r, struct snib__redis_request *request
 
 static void ask_again(struct snib__redis *r, struct snib__query *query)
 {
-    struct look *look = query->state;
+    struct snib__look *look = query->state;
     char cursor[sizeof look->cursor];
     look->cut = false;
     look->repeated = true;
@@ -350,7 +335,7 @@ void snib__look_lost(struct snib__redis *r, struct snib__redis_request *request,
                      enum snib__redis_loss how)
 {
     struct snib__query *query = request->subject;
-    struct look *look = query->state;
+    struct snib__look *look = query->state;
     request->subject = NULL;
     look->under_way--;
     if ((how == SNIB__CUT || how == SNIB__UNSENT) && !look->repeated &&
@@ -373,15 +358,11 @@ static void submit(struct snib__query *query, bool evict)
 {
     struct snib__redis *r = snib__redis_of(query->session);
     bool idle = snib__link_idle(&r->link);
-    struct look *look = calloc(1, sizeof *look);
+    struct snib__look *look = query->state;
     char key[SNIB__KEY_MAX];
-    if (!look) {
-        snib__finish(query, SNIB_ENOMEM, 0, NULL);
-        return;
-    }
-    query->state = look;
-    query->next = r->queries;
-    r->queries = query;
+    look->query = query;
+    look->next = r->looks;
+    r->looks = look;
     bool asked = true;
     if (evict) {
         asked = snib__ask_evict(r, query, NULL);
@@ -411,11 +392,18 @@ void snib__redis_evict_query(struct snib__query *query)
     submit(query, true);
 }
 
+void snib__redis_examine(struct snib__query *query)
+{
+    struct snib__redis *r = snib__redis_of(query->session);
+    snib_finding finding = {.verdict = SNIB_GOOD, .about = "server", .text = r->where};
+    snib__found(query, &finding);
+    snib__finish(query, SNIB_OK, 0, NULL);
+}
+
 void snib__look_end(struct snib__redis *r)
 {
-    while (r->queries) {
-        struct look *look = r->queries->state;
-        fail(r, look, SNIB_ECANCELED, 0, "closed");
-        end(r, r->queries);
+    while (r->looks) {
+        fail(r, r->looks, SNIB_ECANCELED, 0, "closed");
+        end(r, r->looks->query);
     }
 }

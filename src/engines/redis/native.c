@@ -31,7 +31,6 @@
 void snib__redis_answer(struct snib__ticket *t, enum snib__verb verb,
                         const struct snib__result *result)
 {
-    snib__redis_of(t->claim->session)->answered = true;
     snib__answer(t->claim, verb, result); /* a release's: the ticket may be gone */
 }
 
@@ -137,7 +136,7 @@ void snib__redis_release_claim(struct snib__claim *claim)
     t->was_held = t->phase == SNIB__TICKET_HELD;
     t->phase = SNIB__TICKET_RELEASING;
     if (!t->sent && t->under_way == 0) {
-        end_release(r, t, SNIB__GONE); /* the server has never heard of it */
+        end_release(r, t, SNIB__FREED); /* the server has never heard of it */
     } else if (!snib__ask_release(r, t, NULL)) {
         end_release(r, t, SNIB__UNKNOWN);
     } else {
@@ -153,18 +152,18 @@ static void on_held(struct snib__redis *r, struct snib__ticket *t,
     snib__waiting_remove(r, t);
     t->phase = SNIB__TICKET_HELD;
     struct snib__result held = {
-        .status = SNIB__HELD_NOW,
+        .status = SNIB__HELD,
         .token = (uint64_t)snib__reply_number(reply, 1),
         .span = (unsigned)snib__reply_number(reply, 3),
         .since = request->sent,
-        .left_ms = snib__reply_number(reply, 2),
+        .lease_ms = snib__reply_number(reply, 2),
     };
     /* "Yours already": what is left of a lease that began earlier. */
-    int64_t gone_ns = (t->claim->ttl_ms - held.left_ms) * SNIB__MS;
+    int64_t gone_ns = (t->claim->ttl_ms - held.lease_ms) * SNIB__MS;
     if (gone_ns > 0) {
         held.since.boot_ns -= gone_ns;
         held.since.raw_ns -= gone_ns;
-        held.left_ms = t->claim->ttl_ms;
+        held.lease_ms = t->claim->ttl_ms;
     }
     char note[sizeof r->birth.note];
     if (r->birth.note[0]) { /* once for each connection that gave cause */
@@ -282,15 +281,15 @@ static void on_renew(struct snib__redis *r, struct snib__ticket *t,
         return;
     }
     if (strcmp(snib__reply_text(reply, 0), "HELD") != 0) {
-        struct snib__result gone = {.status = SNIB__GONE, .reason = "the server no longer has it"};
-        snib__redis_answer(t, SNIB__RENEW, &gone);
+        struct snib__result lost = {.status = SNIB__LOST, .reason = "the server no longer has it"};
+        snib__redis_answer(t, SNIB__RENEW, &lost);
         return;
     }
     struct snib__result held = {
-        .status = SNIB__HELD_NOW,
+        .status = SNIB__HELD,
         .token = (uint64_t)snib__reply_number(reply, 1),
         .since = request->sent,
-        .left_ms = t->claim->ttl_ms,
+        .lease_ms = t->claim->ttl_ms,
     };
     if (r->clock.jump_ms) { /* worth a word; but whoever could renew has lost nothing */
         snprintf(jumped, sizeof jumped, "the server's clock jumped by %+.1f s",
@@ -305,11 +304,11 @@ static void on_release(struct snib__redis *r, struct snib__ticket *t,
                        const struct snib__redis_request *request, const struct snib__reply *reply)
 {
     bool none = strcmp(snib__reply_text(reply, 0), "NONE") == 0;
-    enum snib__status status = SNIB__GONE;
+    enum snib__status status = SNIB__FREED;
     if (none && request->trials > 0) {
         status = SNIB__UNKNOWN; /* the first one may have done it, too long ago to be remembered */
     } else if (none && t->was_held) {
-        status = SNIB__LOST_BEFORE;
+        status = SNIB__LOST;
     }
     end_release(r, t, status);
 }

@@ -13,8 +13,6 @@
 #include "engines/redis/link.h"
 #include "engines/redis/scripts.h"
 
-#define SNIB__MS INT64_C(1000000)
-
 /* The rows of the parameter table in engine.c. */
 enum {
     SNIB__REDIS_DB,
@@ -110,6 +108,21 @@ struct snib__server_clock {
     int64_t jump_ms; /* the last jump that was seen and not yet told */
 };
 
+/* A query under way: inspect, list, evict. */
+struct snib__look {
+    struct snib__query *query;
+    struct snib__look *next; /* in r->looks */
+    char **keys;
+    size_t count, room;
+    size_t asked, answered; /* of the keys */
+    char cursor[24];        /* of the SCAN that is under way; "" for none */
+    unsigned under_way;
+    bool cut;      /* some of what was asked was lost with a connection */
+    bool repeated; /* and asked for again, once */
+    int code, sys;
+    char why[200];
+};
+
 struct snib__redis {
     struct snib__session *session;
     struct snib__redis_peer peer;
@@ -122,14 +135,13 @@ struct snib__redis {
     char retention[24]; /* as the scripts want it */
     char where[300];    /* "host:port", for people */
     int64_t quarantine_ms;
-    bool answered; /* something was, since drive began */
 
     struct snib__ticket **buckets;
     size_t bucket_count, owner_count;
     struct snib__ticket waiting; /* head of a ring */
     size_t waiting_count;
-    int64_t tick_ns; /* when to look at those that wait */
-    struct snib__query *queries;
+    int64_t tick_ns;          /* when to look at those that wait */
+    struct snib__look *looks; /* queries under way */
 };
 
 static inline struct snib__redis *snib__redis_of(const struct snib__session *session)
@@ -205,6 +217,7 @@ int64_t snib__inbox_next(const struct snib__redis *);
 /* look.c: inspect, list, evict */
 void snib__redis_inspect(struct snib__query *);
 void snib__redis_evict_query(struct snib__query *);
+void snib__redis_examine(struct snib__query *);
 void snib__look_reply(struct snib__redis *, struct snib__redis_request *,
                       const struct snib__reply *);
 void snib__look_lost(struct snib__redis *, struct snib__redis_request *, enum snib__redis_loss);

@@ -19,11 +19,7 @@
 
 void snib__waiting_add(struct snib__redis *r, struct snib__ticket *t, int64_t after_ms)
 {
-    uint32_t dice;
-    snib__random(&dice, sizeof dice);
-    int64_t pause_ns = after_ms * SNIB__MS;
-    pause_ns = pause_ns * 3 / 4 + (int64_t)((double)pause_ns / 2 * dice / UINT32_MAX);
-    t->recheck_ns = snib__now().boot_ns + pause_ns;
+    t->recheck_ns = snib__now().boot_ns + snib__jitter(after_ms * SNIB__MS);
     if (!t->after) {
         t->before = r->waiting.before;
         t->after = &r->waiting;
@@ -108,7 +104,7 @@ void snib__waiting_inbox_ready(struct snib__redis *r)
 /* Without an inbox there is no line to stand in: those who wait try again, now and then. */
 void snib__waiting_inbox_failed(struct snib__redis *r)
 {
-    static const struct snib__result busy = {.status = SNIB__BUSY, .holder_left_ms = -1};
+    static const struct snib__result busy = {.status = SNIB__BUSY};
     while (r->waiting.after != &r->waiting) {
         struct snib__ticket *t = r->waiting.after;
         snib__waiting_remove(r, t);
@@ -126,11 +122,11 @@ static void accept_grant(struct snib__redis *r, struct snib__ticket *t, uint64_t
     t->phase = SNIB__TICKET_HELD;
     t->sent = true;
     struct snib__result held = {
-        .status = SNIB__HELD_NOW,
+        .status = SNIB__HELD,
         .token = token,
         .span = span,
         .since = t->asked,
-        .left_ms = left_ms,
+        .lease_ms = left_ms,
     };
     snib__redis_answer(t, SNIB__ATTEMPT, &held);
 }

@@ -7,7 +7,7 @@
  * Room is reserved when the thing a timer belongs to is made, so that setting one cannot fail at
  * a moment when there is nobody to tell.
  */
-#include "core/timers.h"
+#include "base/timers.h"
 
 #include <assert.h>
 #include <stdlib.h>

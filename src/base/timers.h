@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SNIB_TIMERS_H
-#define SNIB_TIMERS_H
+#ifndef SNIB_BASE_TIMERS_H
+#define SNIB_BASE_TIMERS_H
 
-#include "engines/engine.h"
+#include "base/clock.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#pragma GCC visibility push(default)
 
 struct snib__timer;
 typedef void snib__timer_fn(struct snib__timer *);
@@ -32,5 +37,7 @@ int64_t snib__timers_next(const struct snib__timers *); /* SNIB__NEVER: none */
 
 /* Take the earliest out if it is due, else NULL. */
 struct snib__timer *snib__timers_due(struct snib__timers *, int64_t now_ns);
+
+#pragma GCC visibility pop
 
 #endif

@@ -7,7 +7,7 @@
  * CLOCK_MONOTONIC_RAW is not slewed but stands still during sleep. So an instant carries BOOTTIME
  * and RAW, and the larger difference counts: we would rather believe that a lease is over.
  */
-#include "core/clock.h"
+#include "base/clock.h"
 
 #include <time.h>
 

@@ -6,7 +6,7 @@
  * message lives in a struct of the caller's: it survives a failed open, and no other thread can
  * overwrite it.
  */
-#include "engines/engine.h"
+#include "base/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>

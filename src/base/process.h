@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SNIB_PROCESS_H
-#define SNIB_PROCESS_H
+#ifndef SNIB_BASE_PROCESS_H
+#define SNIB_BASE_PROCESS_H
 
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -15,8 +15,5 @@ static inline pid_t snib__pid(void)
     pid_t pid = page ? atomic_load_explicit(page, memory_order_relaxed) : 0;
     return pid ? pid : snib__pid_ask();
 }
-
-/* Where random bytes come from. The simulation replaces it; NULL is the kernel. */
-void snib__random_replace(void (*source)(void *out, size_t size));
 
 #endif
