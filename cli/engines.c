@@ -14,7 +14,7 @@
 
 static const char help[] =
     "usage: snib engines [OPTIONS]\n"
-    "The engines, by the scheme of their URLs: installed or in which package, what\n"
+    "The engines, by the scheme of their URLs: installed or what to install, what\n"
     "each promises, and the traits that `snib run --require` understands.\n"
     "\n"
     "      --json      for programs; see docs/json.md\n"
@@ -31,7 +31,7 @@ static void print_json(const struct look *look)
         json_open(&j, NULL, '{');
         json_text(&j, "scheme", info->scheme);
         json_boolean(&j, "installed", info->built != 0);
-        json_text(&j, "package", info->package);
+        json_text(&j, "missing", info->missing);
         json_text(&j, "summary", info->summary);
         json_text(&j, "promise", info->promise);
         json_open(&j, "traits", '[');
@@ -81,10 +81,10 @@ static void print_engine(const snib_engine_info *info)
     printf("%s:%*s", info->scheme, length < 12 ? (int)(12 - length) : 1, "");
     if (info->built) {
         paint(stdout, PAINT_GOOD, "installed");
-        printf(" (%s)\n", info->package);
+        putchar('\n');
     } else {
         paint(stdout, PAINT_WARN, "not installed");
-        printf("; apt install %s\n", info->package);
+        printf("; %s\n", info->missing);
     }
     for (unsigned bit = 0; bit < 32; bit++) {
         const char *name = snib_trait_name(info->traits & 1U << bit);

@@ -51,9 +51,23 @@
  * Ownership: what comes through a `**` is yours, and has one call that ends it. A returned
  * `const char *` is borrowed from the handle. Arguments are copied. `*out` is NULL on failure.
  *
+ * Ownership of `arg`: what you pass with a callback must live until that callback cannot come any
+ * more. For `done` that is when it has returned. For `on_event` it is when snib_release of the
+ * lease has returned (or, called from inside a callback, when that callback returns), and for a
+ * wait that failed, when its `done` has returned or snib_acquire has. After snib_close nothing
+ * comes.
+ *
  * Stability: the numbers here never change their meaning; structs that start with `size` grow at
- * the end only. Everything else in the library is private.
+ * the end only, and a shorter one from an older header is accepted: what it does not have is as in
+ * SNIB_OPTIONS. Everything else in the library is private.
  */
+
+/* The version of this header; snib_version() is that of the library. */
+#define SNIB_VERSION_MAJOR 0
+#define SNIB_VERSION_MINOR 2
+#define SNIB_VERSION_PATCH 0
+#define SNIB_VERSION_NUMBER                                                                        \
+    (SNIB_VERSION_MAJOR * 10000 + SNIB_VERSION_MINOR * 100 + SNIB_VERSION_PATCH)
 
 #include <stddef.h>
 #include <stdint.h>
@@ -63,6 +77,9 @@ extern "C" {
 #endif
 #ifdef __GNUC__
 #pragma GCC visibility push(default)
+#define SNIB__CHECKED __attribute__((warn_unused_result)) /* an answer that must be looked at */
+#else
+#define SNIB__CHECKED
 #endif
 
 typedef struct snib snib;             /* a client of one URL */
@@ -71,7 +88,8 @@ typedef uint64_t snib_ticket;         /* a pending acquire: a number, never reus
 
 /* ---- Answers ---------------------------------------------------------------------------- */
 
-/* Every call that can fail answers 0 or one of these. Values are pinned; the list only grows. */
+/* Every call that can fail answers 0 or one of these. Values are pinned; the list only grows.
+ * EINVAL (a bad argument) and ENOMEM can come from each of them and are not named again below. */
 #define SNIB_ERRORS(X)                                                                             \
     X(OK, 0, "done")                                                                               \
     X(EINVAL, -1, "bad argument")                                                                  \
@@ -110,7 +128,7 @@ typedef struct snib_error {
 
 const char *snib_strerror(int code); /* "held by another" */
 const char *snib_errname(int code);  /* "EBUSY" */
-const char *snib_version(void);      /* "0.1.0" */
+const char *snib_version(void);      /* "0.2.0" */
 
 /* ---- A client --------------------------------------------------------------------------- */
 
@@ -118,10 +136,11 @@ const char *snib_version(void);      /* "0.1.0" */
  * Open a client of an engine. `url` NULL means: SNIB_URL, else the file ~/.config/snib.conf,
  * else /etc/snib.conf, else "file:". Answers EINVAL for a URL it does not understand (the
  * message names the part), ENOTSUP for a known engine that is not installed (and which package
- * has it), EDENIED or EUNSAFE for a place that must not be trusted. Engines with a server are
- * not contacted before the first use.
+ * has it) or a module of another version, EDENIED or EUNSAFE for a place that must not be trusted,
+ * ESYS when the operating system refuses. Engines with a server are not contacted before the first
+ * use.
  */
-int snib_open(snib **out, const char *url, snib_error *err);
+SNIB__CHECKED int snib_open(snib **out, const char *url, snib_error *err);
 
 /*
  * End a client: waits end with ECANCELED, held leases are released, callbacks that are due are
@@ -168,12 +187,14 @@ typedef struct snib_options {
     const void *owner;   /* NULL: never re-entrant. Equal owners re-enter: see snib_thread */
     const char *label;   /* shown to others: why it is held; at most 60 bytes */
     snib_event_fn *on_event;
-    void *arg; /* for on_event */
+    void *arg;   /* for on_event */
+    int stop_fd; /* blocking calls: the wait ends with ECANCELED when this polls readable; -1 */
+    int reserved_too; /* 0 */
 } snib_options;
 
 #define SNIB_OPTIONS                                                                               \
     {                                                                                              \
-        sizeof(snib_options), SNIB_EXCLUSIVE, 0, 1, 0, -1, 0, 0, 0, 0, 0, 0, 0                     \
+        sizeof(snib_options), SNIB_EXCLUSIVE, 0, 1, 0, -1, 0, 0, 0, 0, 0, 0, 0, -1, 0              \
     }
 
 /*
@@ -183,7 +204,10 @@ typedef struct snib_options {
  * Answers 0 and a lease; EBUSY when the wait ran out (who holds it is in `err`); EKIND when
  * others use the name as another kind of lock or with other permits; EDEADLK when `owner` holds
  * it shared and asks for exclusive; EUNKNOWN when the engine did not answer in time (what may
- * have been granted is given back as soon as the engine can be reached); or another error.
+ * have been granted is given back as soon as the engine can be reached); ECANCELED when stop_fd
+ * became readable or the client was closed; ELOST when less than min_left_ms was left, or the
+ * owner's own was lost; ENOTSUP for a mode or ttl that the engine does not have; EUNREACH, EDENIED,
+ * EPROTO, EUNSAFE or ESYS as the engine says; ESTATE in another process or after snib_close.
  * After a failure nothing of the attempt remains.
  *
  * An `owner` that already holds the name gets it again at once: another lease with the same
@@ -195,23 +219,48 @@ typedef struct snib_options {
  * among each other; clients, each with the first of its threads, among each other. With
  * SNIB_TRAIT_TOKEN_SPAN a client may let a few of its threads go one after the other.
  */
-int snib_acquire(snib_lease **out, snib *client, const char *name, const snib_options *options,
-                 snib_error *err);
+SNIB__CHECKED int snib_acquire(snib_lease **out, snib *client, const char *name,
+                               const snib_options *options, snib_error *err);
 
 /*
  * Several names, all or none, one deadline for all; one lease per name in the order given.
  * Taken in the order of their bytes, so two callers with the names turned round do not dead-lock.
- * A name given twice is EINVAL.
+ * A name given twice is EINVAL; ELOST also when one was lost before all were there; else as
+ * snib_acquire.
  */
-int snib_acquire_all(snib_lease *out[], snib *client, const char *const names[], size_t n,
-                     const snib_options *options, snib_error *err);
+SNIB__CHECKED int snib_acquire_all(snib_lease *out[], snib *client, const char *const names[],
+                                   size_t n, const snib_options *options, snib_error *err);
 
 /*
  * Give a lease back and free it; `*lease` is NULL afterwards whatever the answer, and a NULL
  * lease is OK. ELOST: it had been lost before. EUNKNOWN: no answer; it ends with its ttl at the
- * latest. Both are news, not failures. Never touches the lock of a later holder.
+ * latest. Both are news, not failures. ESTATE in another process. Never touches the lock of a later
+ * holder.
  */
 int snib_release(snib_lease **lease, snib_error *err);
+
+/* The answer of a release: a code as snib_release answers, and the story unless it is OK. */
+typedef void snib_released_fn(int code, const snib_error *err, void *arg);
+
+/*
+ * The same without waiting, and with a word when it is over: if this answers 0, `*lease` is NULL
+ * and `done` is called exactly once, like other callbacks (see snib_events); else never, and the
+ * lease is still yours, but for ESTATE in another process.
+ */
+SNIB__CHECKED int snib_release_async(snib_lease **lease, snib_released_fn *done, void *arg,
+                                     snib_error *err);
+
+/*
+ * A handle: a text with which another process of yours gives this lock back after this process has
+ * died, before its ttl is over: a supervisor that has seen everything die which the lock protected.
+ * A secret: whoever has it can take the lock away. ENOTSUP where locks end with their process.
+ */
+#define SNIB_HANDLE_SIZE 512
+SNIB__CHECKED int snib_handle(const snib_lease *lease, char *out, size_t size, snib_error *err);
+
+/* OK: free. ELOST: it was not held any more. EUNKNOWN: no answer. Else as snib_acquire. Only when
+ * nobody acts under that lock any more: the holder itself is not told. */
+SNIB__CHECKED int snib_give_back(snib *client, const char *handle, snib_error *err);
 
 /* An owner that means "the calling thread". Never equal for two threads, even one after another. */
 const void *snib_thread(void);
@@ -235,8 +284,20 @@ uint64_t snib_token(const snib_lease *lease);
 /* Validity left on the local clock. Zero or less: behave as if lost. SNIB_FOREVER: no deadline. */
 int64_t snib_left_ms(const snib_lease *lease);
 
-/* Ask the engine "still mine?", one round trip: OK, ELOST, EUNKNOWN. */
-int snib_verify(snib_lease *lease, snib_error *err);
+/* How long the engine keeps it after the last renewal: what it granted, which may differ from the
+ * ttl that was asked for. 0: no lease. */
+int64_t snib_ttl_ms(const snib_lease *lease);
+
+/* Ask the engine "still mine?", one round trip: OK, ELOST, EUNKNOWN, ESTATE. */
+SNIB__CHECKED int snib_verify(snib_lease *lease, snib_error *err);
+
+/*
+ * Renew now, for `ttl_ms` from now on (0: as before), one round trip. The way to go on with
+ * SNIB_NO_RENEW, whose one ttl begins anew; a max_hold_ms that you gave yourself is not moved. On
+ * an engine without leases it is a verify. OK, ELOST, EUNKNOWN (the lease goes on as it was),
+ * ENOTSUP for another ttl where the engine has one for all, EINVAL, ESTATE.
+ */
+SNIB__CHECKED int snib_renew(snib_lease *lease, int64_t ttl_ms, snib_error *err);
 
 /* A descriptor that polls readable while the lease is DOUBTFUL or LOST; made on the first call,
  * closed with the lease; do not read it. Negative: an error code. */
@@ -268,12 +329,25 @@ typedef void snib_done_fn(snib_lease *lease, const snib_error *err, void *arg);
  * readable. One at a time, then too: while a callback runs on another thread, snib_dispatch answers
  * 0 at once. A callback may call any function, also release its own lease and close the client.
  */
-int snib_events(snib *client, int *fd, snib_error *err);
-int snib_dispatch(snib *client, int max); /* run at most `max` (0: all due); answers how many */
+SNIB__CHECKED int snib_events(snib *client, int *fd, snib_error *err); /* ESTATE, ESYS */
+int snib_dispatch(snib *client, int max); /* run at most `max` (0: all due); answers how many, or
+                                             ESTATE without snib_events */
 
-/* Start an acquire. If this answers 0, `done` is called exactly once; else never. */
-int snib_acquire_async(snib_ticket *out, snib *client, const char *name,
-                       const snib_options *options, snib_done_fn *done, void *arg, snib_error *err);
+/* Start an acquire. If this answers 0, `done` is called exactly once, with what snib_acquire would
+ * have answered; else never. */
+SNIB__CHECKED int snib_acquire_async(snib_ticket *out, snib *client, const char *name,
+                                     const snib_options *options, snib_done_fn *done, void *arg,
+                                     snib_error *err);
+
+/* The end of an asynchronous acquire of several: the leases in the order of the names, yours (the
+ * array is not), or NULL and the error. */
+typedef void snib_all_done_fn(snib_lease *const leases[], size_t n, const snib_error *err,
+                              void *arg);
+
+/* Several names, all or none, as snib_acquire_all. */
+SNIB__CHECKED int snib_acquire_all_async(snib_ticket *out, snib *client, const char *const names[],
+                                         size_t n, const snib_options *options,
+                                         snib_all_done_fn *done, void *arg, snib_error *err);
 
 /* Stop one. OK: `done` gets ECANCELED. ESTATE: it has its answer already, or never was. */
 int snib_cancel(snib *client, snib_ticket ticket);
@@ -298,10 +372,13 @@ typedef struct snib_seen {
 /* Non-zero ends the listing. */
 typedef int snib_seen_fn(const snib_seen *, void *arg);
 
-/* Holders first, then waiters in order. A free name is OK without a call of `each`. */
+/* Holders first, then waiters in order. A free name is OK without a call of `each`. EUNREACH,
+ * EUNKNOWN, EDENIED, EPROTO, ENOTSUP, ESYS, ESTATE: so do the next three. */
 int snib_inspect(snib *client, const char *name, snib_seen_fn *each, void *arg, snib_error *err);
 
-/* All names that start with `prefix` ("" or NULL: all) and are held or waited for. */
+/* All names that start with `prefix` ("" or NULL: all) and are held or waited for: each name's
+ * holders and waiters together, as snib_inspect has them; the names in no particular order. ENOTSUP
+ * without SNIB_TRAIT_LISTS. */
 int snib_list(snib *client, const char *prefix, snib_seen_fn *each, void *arg, snib_error *err);
 
 /*
@@ -335,6 +412,25 @@ typedef int snib_finding_fn(const snib_finding *, void *arg);
  */
 int snib_examine(snib *client, snib_finding_fn *each, void *arg, snib_error *err);
 
+/* What a service exports about its locks: counters since snib_open, and two of the moment. */
+typedef struct snib_stats {
+    size_t size;
+    uint64_t acquired;      /* leases granted, re-entries too */
+    uint64_t busy;          /* acquires that ended with EBUSY */
+    uint64_t failed;        /* acquires that ended with another error */
+    uint64_t waited;        /* acquires that did not have their answer at once, */
+    uint64_t wait_us;       /* and how long they waited, together */
+    uint64_t lost;          /* holds that were lost */
+    uint64_t renewals;      /* that succeeded; */
+    uint64_t renewals_late; /* of them, those that came when the lease was DOUBTFUL already */
+    uint64_t reconnects;    /* connections to a server after the first one */
+    uint64_t held;          /* now: claims known to the engine, held or asked for */
+    uint64_t waiting;       /* now: acquires without an answer */
+} snib_stats;
+
+/* Set `size` to sizeof(snib_stats): no more than that is written. ESTATE. */
+int snib_stats_read(snib *client, snib_stats *out);
+
 /* ---- The resource's side, for files ----------------------------------------------------- */
 
 /*
@@ -343,7 +439,7 @@ int snib_examine(snib *client, snib_finding_fn *each, void *arg, snib_error *err
  * token seen is kept in a file beside `path`, changed under a kernel lock; equal tokens are
  * admitted again, so that shared holders and repeated writes pass.
  */
-int snib_guard(const char *path, uint64_t token, snib_error *err);
+SNIB__CHECKED int snib_guard(const char *path, uint64_t token, snib_error *err);
 
 /* ---- What an engine promises ------------------------------------------------------------ */
 
@@ -365,7 +461,8 @@ int snib_guard(const char *path, uint64_t token, snib_error *err);
 enum snib_trait { SNIB_TRAITS(SNIB__ENUM) SNIB__TRAIT_END = 0 };
 #undef SNIB__ENUM
 
-/* The traits of this URL. */
+/* The traits of this URL. What an engine can do with its service may turn out at the first contact:
+ * then some go. */
 unsigned snib_traits(const snib *client);
 
 /* "fair" for the bit SNIB_TRAIT_FAIR; NULL for none. */
@@ -376,7 +473,7 @@ typedef struct snib_engine_info {
     const char *scheme;  /* "file" */
     const char *summary; /* one line: how */
     const char *promise; /* one line: what holds, and what breaks it */
-    const char *package; /* Debian package that has it */
+    const char *missing; /* what to do about it when it is not built: "install ..."; else "" */
     unsigned traits;
     int built; /* usable now */
 } snib_engine_info;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client: opening, closing, and the way in and out of every call.
+ * A client: opening and closing.
  *
  * Closing is the delicate part. Waits end, leases are given back, and the engine gets a bounded
  * time to answer; then the threads go, then the engine's session, then the memory, which lives
@@ -13,6 +13,7 @@
 #include "base/process.h"
 #include "core/config.h"
 #include "core/engines.h"
+#include "core/options.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@
 #include <unistd.h>
 
 #ifndef SNIB_VERSION
-#define SNIB_VERSION "0.1.0"
+#define SNIB_VERSION "0.2.0"
 #endif
 
 enum { TTL, MAX_LEASE, TIMEOUT, COMMON };
@@ -41,64 +42,17 @@ const char *snib_version(void)
     return SNIB_VERSION;
 }
 
-/* ---- In and out ------------------------------------------------------------------------- */
-
-bool snib__forked(const struct snib__session *session)
-{
-    return SNIB__OF(session, const struct snib, session)->pid != snib__pid();
-}
-
-bool snib__usable(const snib *client, snib_error *err)
-{
-    if (snib__forked(&client->session)) {
-        snib__fail(err, SNIB_ESTATE, 0, "this client belongs to the process that opened it");
-        return false;
-    }
-    return true;
-}
-
-void snib__enter(snib *client)
-{
-    pthread_mutex_lock(&client->lock);
-    client->inside++;
-}
-
-static void end_call(snib *client)
-{
-    if (snib__unsettled(client)) {
-        snib__settle(client);
-    }
-    client->inside--;
-    if (client->closer) {
-        snib__close_check(client);
-    }
-    bool idle = !client->driving && snib__list_empty(&client->waiters) &&
-                !snib__must_drive(client) && !client->session.wake_ns && client->timers.count == 0;
-    if (!idle) {
-        snib__hand_over(client);
-    }
-}
-
-void snib__leave(snib *client)
-{
-    end_call(client);
-    pthread_mutex_unlock(&client->lock);
-}
-
-void snib__leave_unref(snib *client)
-{
-    end_call(client);
-    snib__unlock_unref(client);
-}
-
 /* ---- Open ------------------------------------------------------------------------------- */
 
 static void free_client(snib *client)
 {
-    snib__places_free(client);
+    snib__lines_free(client);
     snib__sleepers_free(client);
     if (client->event_fd > 0) {
         close(client->event_fd);
+    }
+    if (client->stop_set > 0) {
+        close(client->stop_set);
     }
     free(client->spare);
     free(client->spare_lease);
@@ -117,22 +71,6 @@ static void free_client(snib *client)
     free(client);
 }
 
-void snib__unref(snib *client)
-{
-    if (--client->refs == 0) {
-        free_client(client);
-    }
-}
-
-void snib__unlock_unref(snib *client)
-{
-    bool last = --client->refs == 0;
-    pthread_mutex_unlock(&client->lock);
-    if (last) {
-        free_client(client);
-    }
-}
-
 static snib *new_client(void)
 {
     snib *client = calloc(1, sizeof *client);
@@ -141,6 +79,7 @@ static snib *new_client(void)
     }
     client->pid = snib__pid();
     client->refs = 1;
+    client->destroy = free_client;
     pthread_mutex_init(&client->lock, NULL);
     pthread_cond_init(&client->keeper_cond, NULL);
     pthread_cond_init(&client->caller_cond, NULL);
@@ -277,14 +216,6 @@ const char *snib_url(const snib *client)
 }
 
 /* ---- Close ------------------------------------------------------------------------------ */
-
-void snib__close_check(snib *client)
-{
-    if (client->closer && !client->closer->ready && client->holds == 0 &&
-        client->session.undoing == 0 && client->inside <= 1) {
-        snib__wake(client, client->closer);
-    }
-}
 
 static void on_close_timeout(struct snib__timer *timer)
 {

@@ -10,19 +10,19 @@
  * A callback may release its lease, cancel, acquire, close. A release on another thread waits
  * for a callback about that lease to return, so that the callback never sees a freed handle.
  */
+#include "core/dispatch.h"
+
 #include "core/client.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 static void *call_all(void *arg);
 
 /* Something is due: get whoever runs callbacks to look. */
-static void ring(snib *client)
+static void alert(snib *client)
 {
     if (client->own_loop) {
         uint64_t one = 1;
@@ -38,96 +38,68 @@ static void ring(snib *client)
     }
 }
 
-static void put(snib *client, struct snib__call *call)
+void snib__call_init(struct snib__call *call, const void *about,
+                     void (*run)(snib *, struct snib__call *))
+{
+    snib__list_init(&call->link);
+    call->about = about;
+    call->ends = NULL;
+    call->run = run;
+}
+
+void snib__call_due(snib *client, struct snib__call *call)
 {
     snib__list_remove(&call->link);
     snib__list_append(&client->calls, &call->link);
-    ring(client);
+    alert(client);
 }
 
-void snib__tell(snib_lease *lease, int state, int64_t left_ms, const char *why)
+void snib__call_drop(struct snib__call *call)
 {
-    if (!lease->calls) {
-        return;
-    }
-    struct snib__call *call = &lease->calls[state - SNIB_HELD];
-    call->lease = lease;
-    call->state = state;
-    call->left_ms = left_ms;
-    snprintf(call->why, sizeof call->why, "%s", why);
-    put(lease->hold->client, call);
+    snib__list_remove(&call->link);
 }
 
-void snib__tell_waiting(struct snib__request *r, const char *why)
+/* ---- Events ----------------------------------------------------------------------------- */
+
+static void run_event(snib *client, struct snib__call *call)
 {
-    struct snib__call *call = &r->news;
-    call->request = r;
-    call->lease = NULL;
-    call->ends = false;
-    call->state = SNIB_WAITING;
-    call->left_ms = r->rival.left_ms;
-    snprintf(call->why, sizeof call->why, "%s", why);
-    put(r->client, call);
+    struct snib__news copy = *SNIB__OF(call, struct snib__news, call); /* newer news may come */
+    copy.event.size = sizeof copy.event;
+    copy.event.why = copy.why;
+    pthread_mutex_unlock(&client->lock);
+    copy.fn(&copy.event, copy.arg);
+    pthread_mutex_lock(&client->lock);
 }
 
-void snib__tell_done(struct snib__request *r)
+void snib__news_init(struct snib__news *news, const void *about, snib_event_fn *fn, void *arg)
 {
-    r->end.request = r;
-    r->end.ends = true;
-    snib__list_init(&r->end.link);
-    put(r->client, &r->end);
+    snib__call_init(&news->call, about, run_event);
+    news->fn = fn;
+    news->arg = arg;
+}
+
+void snib__news_tell(snib *client, struct snib__news *news, const snib_event *event,
+                     const char *why)
+{
+    news->event = *event;
+    snprintf(news->why, sizeof news->why, "%s", why);
+    snib__call_due(client, &news->call);
 }
 
 /* ---- Running them ----------------------------------------------------------------------- */
 
-static void run_event(const struct snib__call *call)
-{
-    struct snib__request *r = call->request;
-    snib_event_fn *fn = call->lease ? call->lease->on_event : r->options.on_event;
-    void *arg = call->lease ? call->lease->arg : r->options.arg;
-    struct snib__call copy = *call; /* the original may be overwritten by newer news */
-    snib_event event = {
-        .size = sizeof event,
-        .state = copy.state,
-        .ticket = call->lease ? call->lease->ticket : r->ticket,
-        .lease = copy.lease,
-        .left_ms = copy.left_ms,
-        .why = copy.why,
-    };
-    snib *client = call->lease ? call->lease->hold->client : r->client;
-    pthread_mutex_unlock(&client->lock);
-    fn(&event, arg);
-    pthread_mutex_lock(&client->lock);
-}
-
-static void run_end(struct snib__request *r)
-{
-    snib *client = r->client;
-    pthread_mutex_unlock(&client->lock);
-    r->done(r->lease, r->code < 0 ? r->err : NULL, r->done_arg);
-    free(r);
-    pthread_mutex_lock(&client->lock);
-}
-
 /* The next one; false: none is due. The client may have been closed when this returns. */
 static bool run_one(snib *client)
 {
-    if (client->calls.after == &client->calls) {
+    if (snib__list_empty(&client->calls)) {
         return false;
     }
     struct snib__call *call = SNIB__OF(client->calls.after, struct snib__call, link);
     snib__list_remove(&call->link);
-    struct snib__running self = {
-        .about = call->lease ? (const void *)call->lease : (const void *)call->request,
-        .outer = client->running,
-    };
+    struct snib__running self = {.about = call->about, .outer = client->running};
     client->running = &self;
     client->call_thread = pthread_self();
-    if (call->ends) {
-        run_end(call->request);
-    } else {
-        run_event(call);
-    }
+    call->run(client, call);
     client->running = self.outer;
     pthread_cond_broadcast(&client->call_ended);
     return true;
@@ -164,17 +136,6 @@ void snib__calls_wait(snib *client, const void *about)
 {
     while (!runs_here(client) && runs_about(client, about)) {
         pthread_cond_wait(&client->call_ended, &client->lock);
-    }
-}
-
-void snib__calls_forget(snib_lease *lease)
-{
-    if (!lease->calls) {
-        return;
-    }
-    snib__calls_wait(lease->hold->client, lease); /* more may become due meanwhile */
-    for (int i = 0; i < 3; i++) {
-        snib__list_remove(&lease->calls[i].link);
     }
 }
 
@@ -257,8 +218,8 @@ int snib_dispatch(snib *client, int max)
     while ((max <= 0 || count < max) && !client->caller_stops && run_one(client)) {
         count++;
     }
-    if (client->calls.after != &client->calls && !client->caller_stops) {
-        ring(client); /* max was reached: stay readable */
+    if (!snib__list_empty(&client->calls) && !client->caller_stops) {
+        alert(client); /* max was reached: stay readable */
     }
     snib__unlock_unref(client);
     return count;

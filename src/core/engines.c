@@ -9,6 +9,8 @@
  */
 #include "core/engines.h"
 
+#include "base/distance.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -27,15 +29,15 @@ struct row {
     const char *scheme;
     const struct snib__engine *built_in; /* NULL: a module */
     const char *module;                  /* NAME of NAME.so */
-    const char *package;
-    const char *summary, *promise; /* of a module, told without loading it */
+    const char *package;                 /* Debian's, that has it */
+    const char *summary, *promise;       /* of a module, told without loading it */
     unsigned traits;
 };
 
 static const struct row rows[] = {
-    {.scheme = "file", .built_in = &snib__engine_file, .package = "libsnib0"},
-    {.scheme = "redis", .built_in = &snib__engine_redis, .package = "libsnib0"},
-    {.scheme = "unix", .built_in = &snib__engine_redis, .package = "libsnib0"},
+    {.scheme = "file", .built_in = &snib__engine_file},
+    {.scheme = "redis", .built_in = &snib__engine_redis},
+    {.scheme = "unix", .built_in = &snib__engine_redis},
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])
@@ -50,6 +52,8 @@ static const struct row *find_row(const char *scheme)
     return NULL;
 }
 
+/* ---- Modules ---------------------------------------------------------------------------- */
+
 /* Where modules are. Another place may be named for tests and trial builds, never by whoever
  * starts a set-uid program. */
 static const char *module_directory(void)
@@ -58,68 +62,133 @@ static const char *module_directory(void)
     return named && named[0] == '/' ? named : SNIB_MODULE_DIR;
 }
 
+static bool module_path(char *out, size_t size, const char *name)
+{
+    int n = snprintf(out, size, "%s/%s.so", module_directory(), name);
+    return n > 0 && (size_t)n < size;
+}
+
+static bool installed(const char *name)
+{
+    char path[4096];
+    return module_path(path, sizeof path, name) && access(path, F_OK) == 0;
+}
+
+/* Is it one of the words of the list? */
+static bool listed(const char *words, const char *word)
+{
+    size_t size = strlen(word);
+    for (const char *p = words; p && *p; p += strcspn(p, " ")) {
+        p += strspn(p, " ");
+        if (strncmp(p, word, size) == 0 && (p[size] == ' ' || p[size] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A module stays loaded: another client, or a thread of its library, may be inside it. */
-static int load(const struct snib__engine **out, const char *name, const char *package,
+static int load(const struct snib__engine **out, const char *name, const char *scheme,
                 snib_error *err)
 {
     char path[4096];
-    int n = snprintf(path, sizeof path, "%s/%s.so", module_directory(), name);
-    if (n < 0 || (size_t)n >= sizeof path) {
+    if (!module_path(path, sizeof path, name)) {
         return snib__fail(err, SNIB_EINVAL, 0, "the path of module %s is too long", name);
-    }
-    if (access(path, F_OK) < 0) {
-        return snib__fail(err, SNIB_ENOTSUP, 0, "%s: not installed here (%s); install %s", name,
-                          path, package);
     }
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) {
-        return snib__fail(err, SNIB_ENOTSUP, 0, "%s: cannot be loaded: %s", name, dlerror());
+        return snib__fail(err, SNIB_ENOTSUP, 0,
+                          "%s: cannot be loaded; it must be built for snib %s (engine ABI %u): %s",
+                          scheme, snib_version(), SNIB__ENGINE_ABI, dlerror());
     }
     const struct snib__engine *engine = dlsym(handle, "snib_engine_module");
+    int rc = SNIB_OK;
     if (!engine || engine->abi != SNIB__ENGINE_ABI) {
-        snib__fail(err, SNIB_ENOTSUP, 0, "%s: %s is of another version of snib (%s wants ABI %u)",
-                   name, path, snib_version(), SNIB__ENGINE_ABI);
+        rc = snib__fail(err, SNIB_ENOTSUP, 0,
+                        "%s: %s is of another version of snib (%s wants engine ABI %u)", scheme,
+                        path, snib_version(), SNIB__ENGINE_ABI);
+    } else if (strcmp(engine->scheme, scheme) != 0 && !listed(engine->aliases, scheme)) {
+        rc = snib__fail(err, SNIB_ENOTSUP, 0, "%s: %s does not have this scheme", scheme, path);
+    }
+    if (rc < 0) {
         dlclose(handle);
-        return SNIB_ENOTSUP;
+        return rc;
     }
     *out = engine;
     return SNIB_OK;
 }
 
-/* A scheme without a row may still be a module of somebody's own: letters and digits only. */
-static bool plain_word(const char *s)
+/* A scheme without a row may still be a module of somebody's own, named like the scheme, like what
+ * stands before its '+', or like it without the 's' of TLS: `tcp+quick:` and `tcps:` are tcp.so. */
+static bool module_of(char *out, size_t size, const char *scheme)
 {
-    return *s && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789") == strlen(s);
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789+-.";
+    size_t length = strlen(scheme);
+    if (length == 0 || length >= size || strspn(scheme, letters) != length || scheme[0] == '.') {
+        return false;
+    }
+    strcpy(out, scheme);
+    if (installed(out)) {
+        return true;
+    }
+    if (out[length - 1] == 's') {
+        out[length - 1] = '\0';
+        if (installed(out)) {
+            return true;
+        }
+    }
+    strcpy(out, scheme);
+    char *plus = strchr(out, '+');
+    if (plus) {
+        *plus = '\0';
+    }
+    return plus && plus > out && installed(out);
+}
+
+/* ---- Finding one ------------------------------------------------------------------------ */
+
+static int unknown(const char *scheme, snib_error *err)
+{
+    char known[256] = "";
+    const char *nearest = NULL;
+    size_t distance = 3;
+    for (size_t i = 0; i < ROWS; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s:", i ? ", " : "", rows[i].scheme);
+        size_t apart = snib__distance(scheme, rows[i].scheme);
+        if (apart < distance && apart < strlen(rows[i].scheme)) {
+            distance = apart;
+            nearest = rows[i].scheme;
+        }
+    }
+    return snib__fail(err, SNIB_EINVAL, 0, "unknown scheme '%s:'%s%s%s (known: %s)", scheme,
+                      nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                      nearest ? ":'?" : "", known);
 }
 
 int snib__engine_find(const struct snib__engine **out, const char *scheme, snib_error *err)
 {
+    char module[64];
     const struct row *row = find_row(scheme);
     if (row && row->built_in) {
         *out = row->built_in;
         return SNIB_OK;
     }
+    if (row && !installed(row->module)) {
+        return snib__fail(err, SNIB_ENOTSUP, 0, "%s: not installed here; install %s", scheme,
+                          row->package);
+    }
     if (row) {
-        return load(out, row->module, row->package, err);
+        return load(out, row->module, scheme, err);
     }
-    if (plain_word(scheme)) {
-        char path[4096];
-        int n = snprintf(path, sizeof path, "%s/%s.so", module_directory(), scheme);
-        if (n > 0 && (size_t)n < sizeof path && access(path, F_OK) == 0) {
-            return load(out, scheme, "its package", err);
-        }
-    }
-    char known[256] = "";
-    for (size_t i = 0; i < ROWS; i++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s:", i ? ", " : "", rows[i].scheme);
-    }
-    return snib__fail(err, SNIB_EINVAL, 0, "unknown scheme '%s:' (known: %s)", scheme, known);
+    return module_of(module, sizeof module, scheme) ? load(out, module, scheme, err)
+                                                    : unknown(scheme, err);
 }
 
 /* ---- For people ------------------------------------------------------------------------- */
 
 static snib_engine_info infos[ROWS];
+static char hints[ROWS][80];
 static pthread_once_t filled = PTHREAD_ONCE_INIT;
 
 static void fill_infos(void)
@@ -127,18 +196,18 @@ static void fill_infos(void)
     for (size_t i = 0; i < ROWS; i++) {
         const struct row *row = &rows[i];
         const struct snib__engine *e = row->built_in;
-        char path[4096] = "";
-        if (!e) {
-            snprintf(path, sizeof path, "%s/%s.so", module_directory(), row->module);
+        bool built = e || installed(row->module);
+        if (!built) {
+            snprintf(hints[i], sizeof hints[i], "install %s", row->package);
         }
         infos[i] = (snib_engine_info){
             .size = sizeof infos[i],
             .scheme = row->scheme,
             .summary = e ? e->summary : row->summary,
             .promise = e ? e->promise : row->promise,
-            .package = row->package,
+            .missing = hints[i],
             .traits = e ? e->traits : row->traits,
-            .built = e || access(path, R_OK) == 0,
+            .built = built,
         };
     }
 }

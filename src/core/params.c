@@ -16,13 +16,14 @@
  */
 #include "core/url.h"
 
+#include "base/distance.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define QUOTED_MAX 40
 #define LISTED_MAX 160 /* of the known names in a message */
-#define GUESSED_MAX 40 /* longer keys are not compared with the known ones */
 
 struct unit {
     const char *name;
@@ -242,28 +243,6 @@ int snib__params_read(union snib__value values[], const struct snib__param rows[
 
 /* ---- What nobody knows ------------------------------------------------------------------ */
 
-/* Letters to insert, delete or change to make one of the other. Both at most GUESSED_MAX long. */
-static size_t edit_distance(const char *a, const char *b)
-{
-    size_t row[GUESSED_MAX + 1];
-    size_t width = strlen(b);
-    for (size_t j = 0; j <= width; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 0; a[i] != '\0'; i++) {
-        size_t corner = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < width; j++) {
-            size_t best = corner + (a[i] != b[j]);
-            corner = row[j + 1];
-            best = corner + 1 < best ? corner + 1 : best;
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            row[j + 1] = best;
-        }
-    }
-    return row[width];
-}
-
 struct guess {
     const char *nearest; /* NULL: nothing is near */
     size_t distance;
@@ -283,12 +262,10 @@ static void add_known(struct guess *guess, const struct snib__param rows[], cons
         } else {
             guess->listed = LISTED_MAX;
         }
-        if (strlen(key) <= GUESSED_MAX && size <= GUESSED_MAX) {
-            size_t distance = edit_distance(key, rows->name);
-            if (distance < guess->distance && distance < size) {
-                guess->nearest = rows->name;
-                guess->distance = distance;
-            }
+        size_t distance = snib__distance(key, rows->name);
+        if (distance < guess->distance && distance < size) {
+            guess->nearest = rows->name;
+            guess->distance = distance;
         }
     }
 }
@@ -308,7 +285,7 @@ int snib__params_all_used(const struct snib__settings *settings, const struct sn
     struct guess guess = {.distance = 3};
     add_known(&guess, first, key);
     add_known(&guess, second, key);
-    char nearest[GUESSED_MAX + 32] = "";
+    char nearest[SNIB__DISTANCE_MOST + 32] = "";
     if (guess.nearest != NULL) {
         (void)snprintf(nearest, sizeof nearest, "; did you mean '%s'?", guess.nearest);
     }

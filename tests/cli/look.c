@@ -537,8 +537,8 @@ TEST(engines_are_told_with_what_they_promise)
         char path[64];
         const snib_engine_info *info = snib_engine_at(i);
         CHECK(info != NULL);
-        snprintf(path, sizeof path, "engines.%zu.package", i);
-        CHECK_STR(text_at(j, path), info->package);
+        snprintf(path, sizeof path, "engines.%zu.missing", i);
+        CHECK_STR(text_at(j, path), info->missing);
     }
     json_of(NULL);
 }

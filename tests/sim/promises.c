@@ -26,7 +26,7 @@ bool sim_believes(const struct snib__hold *h, const struct machine *m)
 {
     return !h->lost && h->lease_count > 0 &&
            (h->stage == SNIB__STAGE_HELD || h->stage == SNIB__STAGE_DOUBTFUL) &&
-           snib__lease_left_ns(h, sim_clock(m)) > 0;
+           snib__validity_left_ns(h, sim_clock(m)) > 0;
 }
 
 /* ---- Belief against truth --------------------------------------------------------------- */
@@ -79,13 +79,13 @@ static void reach_loss(const struct snib__hold *h, const struct machine *m, cons
     struct snib__instant now = sim_clock(m);
     if (h->max_hold_ns != SNIB__NEVER && snib__elapsed_ns(h->granted, now) >= h->max_hold_ns) {
         sim_reach(PATH_LOST_BY_MAX_HOLD);
-    } else if (snib__lease_left_ns(h, now) <= 0) {
+    } else if (snib__validity_left_ns(h, now) <= 0) {
         SIM_CHECK(!world.config.clean || h->no_renew, "lost in a world without trouble");
         sim_reach(PATH_LOST_BY_TIME);
     } else {
         sim_reach(r->reported ? PATH_LOST_BY_REPORT : PATH_LOST_BY_ANSWER);
     }
-    if (h->renewing) {
+    if (h->renewal != SNIB__RENEWAL_NONE) {
         sim_reach(PATH_LOST_WITH_RENEWAL_UNDER_WAY);
     }
 }
@@ -104,7 +104,8 @@ static int64_t least_wanted_ns(const struct machine *m, const struct record *r)
 static void check_new(const struct snib__hold *h, const struct machine *m, const struct record *r)
 {
     struct snib__instant now = sim_clock(m);
-    SIM_CHECK(snib__lease_left_ns(h, now) > least_wanted_ns(m, r), "granted with too little left");
+    SIM_CHECK(snib__validity_left_ns(h, now) > least_wanted_ns(m, r),
+              "granted with too little left");
     SIM_CHECK(r->renewals > 0 || h->span_ns == SNIB__NEVER ||
                   snib__elapsed_ns(h->since, now) < h->span_ns * 10 / 9 / 3 + MS,
               "granted late, and not proved");
@@ -131,7 +132,7 @@ static void check_passed(const struct snib__hold *h, const struct machine *m, st
     SIM_CHECK(times <= r->seen_passes && (!h->passes || times == r->seen_passes - h->passes),
               "token %llu was passed on with %llu", (unsigned long long)r->seen_token,
               (unsigned long long)h->token);
-    SIM_CHECK(snib__lease_left_ns(h, sim_clock(m)) > least_wanted_ns(m, r),
+    SIM_CHECK(snib__validity_left_ns(h, sim_clock(m)) > least_wanted_ns(m, r),
               "passed on with too little left");
     if (!r->broken) {
         SIM_CHECK(h->token > lock->believed_token, "token %llu passed on after token %llu",
@@ -204,8 +205,9 @@ static void check_awaited(const struct snib__hold *h, const struct record *r)
         break;
     }
     SIM_CHECK(awaited, "claim %zu is stuck in stage %d", r->number, (int)h->stage);
-    bool in_turn = h->todo & SNIB__DO_RENEW && h->client->renewals_out >= h->client->renewals_most;
-    SIM_CHECK(!h->renewing || r->open[SNIB__RENEW] || in_turn,
+    bool in_turn =
+        h->renewal == SNIB__RENEWAL_IN_TURN && h->client->renewals_out >= h->client->renewals_most;
+    SIM_CHECK(h->renewal == SNIB__RENEWAL_NONE || r->open[SNIB__RENEW] || in_turn,
               "claim %zu awaits a renewal nobody sent", r->number);
     if (in_turn) {
         sim_reach(PATH_RENEWAL_WAITS_ITS_TURN);
@@ -221,8 +223,9 @@ struct books {
 
 static bool waits_for_engine(const struct snib__hold *h)
 {
-    return h->renewing || h->stage == SNIB__STAGE_ASKED || h->stage == SNIB__STAGE_PARKED ||
-           h->stage == SNIB__STAGE_PROVING || h->stage == SNIB__STAGE_RELEASING;
+    return h->renewal != SNIB__RENEWAL_NONE || h->stage == SNIB__STAGE_ASKED ||
+           h->stage == SNIB__STAGE_PARKED || h->stage == SNIB__STAGE_PROVING ||
+           h->stage == SNIB__STAGE_RELEASING;
 }
 
 /* Leases that asynchronous acquires have brought, as the core counts them. */
@@ -247,18 +250,18 @@ static unsigned count_leases(const struct machine *m, const struct snib__hold *h
     const struct snib__list *list = &m->client->calls;
     for (const struct snib__list *l = list->after; l != list; l = l->after) {
         const struct snib__call *call = SNIB__OF(l, struct snib__call, link);
-        n += call->ends && call->request->lease && call->request->lease->hold == h;
+        n += call->ends && call->ends->lease && call->ends->lease->hold == h;
     }
     return n;
 }
 
 /* Nobody stands in line behind itself. */
-static void check_line(const struct machine *m, const struct snib__place *p)
+static void check_line(const struct machine *m, const struct snib__line *p)
 {
-    for (const struct snib__list *l = p->line.after; l != &p->line; l = l->after) {
-        const struct snib__request *r = SNIB__OF(l, struct snib__request, link);
+    for (const struct snib__list *l = p->waiting.after; l != &p->waiting; l = l->after) {
+        const struct snib__request *r = SNIB__OF(l, struct snib__request, in_line);
         for (const struct snib__list *k = p->holds.after; k != &p->holds; k = k->after) {
-            const struct snib__hold *h = SNIB__OF(k, struct snib__hold, in_place);
+            const struct snib__hold *h = SNIB__OF(k, struct snib__hold, in_line);
             SIM_CHECK(!r->options.owner || h->owner != r->options.owner || !sim_believes(h, m),
                       "ticket %llu waits in line, and its owner has the lock",
                       (unsigned long long)r->ticket);
@@ -266,11 +269,11 @@ static void check_line(const struct machine *m, const struct snib__place *p)
     }
 }
 
-static void check_place(const struct machine *m, const struct snib__place *p, struct books *books)
+static void check_place(const struct machine *m, const struct snib__line *p, struct books *books)
 {
     unsigned asking = 0, users = 0;
     for (const struct snib__list *l = p->holds.after; l != &p->holds; l = l->after) {
-        const struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_place);
+        const struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_line);
         struct record *r = sim_record_of(h);
         users++;
         asking += h->lined_up;
@@ -281,7 +284,7 @@ static void check_place(const struct machine *m, const struct snib__place *p, st
         books->outstanding += waits_for_engine(h);
         books->holds += h->stage != SNIB__STAGE_RELEASED;
         books->timers += h->stage != SNIB__STAGE_RELEASED;
-        books->paced += h->paced;
+        books->paced += h->renewal == SNIB__RENEWAL_PACED;
         SIM_CHECK(h->stage != SNIB__STAGE_RELEASED || h->lease_count > 0, "an ended claim is kept");
         SIM_CHECK(count_tickets(h) == count_leases(m, h), "a claim has %u leases, users have %u",
                   count_tickets(h), count_leases(m, h));
@@ -296,17 +299,17 @@ static void check_place(const struct machine *m, const struct snib__place *p, st
         }
     }
     check_line(m, p);
-    if (asking >= 16 && p->line.after != &p->line) {
+    if (asking >= 16 && p->waiting.after != &p->waiting) {
         sim_reach(PATH_LINE_BEHIND_A_CROWD);
     }
-    SIM_CHECK(p->asking == asking, "place: asking is %u, %u counted", p->asking, asking);
-    SIM_CHECK(p->users == users, "place: users is %u, %u counted", p->users, users);
-    SIM_CHECK(!p->line_held, "the line is still held");
+    SIM_CHECK(p->asking == asking, "line: asking is %u, %u counted", p->asking, asking);
+    SIM_CHECK(p->users == users, "line: users is %u, %u counted", p->users, users);
+    SIM_CHECK(!p->closed, "the line is still held");
     const struct snib__hold *passer = p->passer;
     SIM_CHECK(!passer ||
                   (passer->stage == SNIB__STAGE_HELD && passer->passes && passer->timer.slot),
               "what will be passed on is not held, or nobody looks when it will not be");
-    SIM_CHECK(p->line.after == &p->line || asking > 0 || passer,
+    SIM_CHECK(p->waiting.after == &p->waiting || asking > 0 || passer,
               "nobody asks, and there is a line");
 }
 
@@ -318,8 +321,8 @@ static void check_requests(const struct machine *m, struct books *books)
         const struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
         books->timers += r->timed;
         SIM_CHECK(!r->finished, "an answered request is still among the tickets");
-        SIM_CHECK(r->hold || r->link.after != &r->link, "ticket %llu is neither in line nor asked",
-                  (unsigned long long)r->ticket);
+        SIM_CHECK(r->hold || !snib__list_empty(&r->in_line),
+                  "ticket %llu is neither in line nor asked", (unsigned long long)r->ticket);
         SIM_CHECK(m->paused || r->options.wait_ms <= 0 ||
                       m->boot_ns - r->started.boot_ns <= r->options.wait_ms * MS + bound_ns,
                   "ticket %llu waits beyond its deadline", (unsigned long long)r->ticket);
@@ -352,8 +355,8 @@ static void check_client(const struct machine *m)
     const snib *client = m->client;
     struct books books = {0, 0, 0, 0};
     const struct snib__entry *e = NULL;
-    while ((e = snib__table_next(&client->places, e)) != NULL) {
-        check_place(m, SNIB__OF(e, struct snib__place, entry), &books);
+    while ((e = snib__table_next(&client->lines, e)) != NULL) {
+        check_place(m, SNIB__OF(e, struct snib__line, entry), &books);
     }
     check_requests(m, &books);
     check_told_all(m);
@@ -400,12 +403,12 @@ static size_t count_places(const snib *client)
 {
     size_t all = 0, used = 0;
     const struct snib__entry *e = NULL;
-    while ((e = snib__table_next(&client->places, e)) != NULL) {
-        const struct snib__place *p = SNIB__OF(e, struct snib__place, entry);
+    while ((e = snib__table_next(&client->lines, e)) != NULL) {
+        const struct snib__line *p = SNIB__OF(e, struct snib__line, entry);
         all++;
-        used += p->users > 0 || p->line.after != &p->line || p->holds.after != &p->holds;
+        used += p->users > 0 || p->waiting.after != &p->waiting || p->holds.after != &p->holds;
     }
-    SIM_CHECK(client->places.count == all, "places.count is %zu, %zu counted", client->places.count,
+    SIM_CHECK(client->lines.count == all, "lines.count is %zu, %zu counted", client->lines.count,
               all);
     SIM_CHECK(all <= used + 1, "%zu places are kept that nobody uses", all - used);
     return used;

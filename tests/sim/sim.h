@@ -22,6 +22,7 @@
  */
 
 #include "core/client.h"
+#include "core/validity.h"
 
 #include "check.h"
 

@@ -424,7 +424,7 @@ void sim_give_back_calmly(struct ask *ask)
     int64_t needed_ms = h->claim.ttl_ms / 12 + 3 * c->timeout_ms + 6 * c->delay_ms + 200;
     r->survives = sim_believes(h, m) && !h->no_renew && h->max_hold_ns == SNIB__NEVER &&
                   !r->broken && !r->reported &&
-                  snib__lease_left_ns(h, sim_clock(m)) > needed_ms * MS;
+                  snib__validity_left_ns(h, sim_clock(m)) > needed_ms * MS;
     if (r->survives) {
         sim_reach(PATH_KEPT_THROUGH_THE_CALM);
     }

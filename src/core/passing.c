@@ -19,23 +19,26 @@
  *
  * What others see is the first of its tokens: looking at a lock must not cost those who use it.
  */
+#include "core/passing.h"
+
 #include "core/client.h"
+#include "core/validity.h"
 
 #include <string.h>
 
 #define MOST 100U
 #define TIME_NS (50 * SNIB__MS)
 
-unsigned snib__pass_wanted(const struct snib__request *r)
+unsigned snib__passing_wanted(const struct snib__request *r)
 {
-    bool others = r->place->line.after != &r->place->line;
+    bool others = !snib__list_empty(&r->line->waiting);
     return others && r->options.mode == SNIB_EXCLUSIVE && r->options.wait_ms != 0 &&
-                   r->client->session.traits & SNIB_TRAIT_TOKEN_SPAN
+                   snib__traits_now(r->client) & SNIB_TRAIT_TOKEN_SPAN
                ? MOST + 1
                : 1;
 }
 
-void snib__pass_begin(struct snib__hold *h, unsigned span)
+void snib__passing_begin(struct snib__hold *h, unsigned span)
 {
     h->passes = span > 1 ? span - 1 : 0;
     if (h->passes) {
@@ -43,11 +46,11 @@ void snib__pass_begin(struct snib__hold *h, unsigned span)
     }
 }
 
-void snib__pass_end(struct snib__hold *h)
+void snib__passing_end(struct snib__hold *h)
 {
     h->passes = 0;
-    if (h->place->passer == h) {
-        h->place->passer = NULL;
+    if (h->line->passer == h) {
+        h->line->passer = NULL;
     }
 }
 
@@ -60,52 +63,52 @@ static bool suits(const struct snib__hold *h, const struct snib__request *r)
            strcmp(o->label ? o->label : "", h->label) == 0;
 }
 
-bool snib__pass_awaited(const struct snib__place *place, const struct snib__request *r)
+bool snib__passing_awaited(const struct snib__line *line, const struct snib__request *r)
 {
-    return place->passer && suits(place->passer, r);
+    return line->passer && suits(line->passer, r);
 }
 
-static struct snib__request *next_in_line(const struct snib__place *place)
+static int64_t most_ns(const struct snib__request *r)
 {
-    return place->line.after != &place->line
-               ? SNIB__OF(place->line.after, struct snib__request, link)
-               : NULL;
+    return r->options.max_hold_ms ? r->options.max_hold_ms * SNIB__MS : SNIB__NEVER;
 }
 
-bool snib__pass(struct snib__hold *h)
+/* Is enough of it left, for others and for this request? */
+static bool lasts(const struct snib__hold *h, const struct snib__request *r,
+                  struct snib__instant now)
 {
-    snib *client = h->client;
-    /* Who is at the engine already, because it would not do for him, came earlier. */
-    bool in_turn = h->passes && h->place->asking == 0;
-    struct snib__request *r = in_turn ? next_in_line(h->place) : NULL;
-    if (!r || h->stage != SNIB__STAGE_HELD || client->closing || !suits(h, r)) {
-        return false;
-    }
-    const snib_options *o = &r->options;
-    struct snib__instant now = snib__now();
     int64_t left_ns = h->span_ns - snib__elapsed_ns(h->since, now);
-    int64_t most_ns = o->max_hold_ms ? o->max_hold_ms * SNIB__MS : SNIB__NEVER;
-    int64_t for_it_ns = left_ns < most_ns ? left_ns : most_ns;
-    if (now.boot_ns >= h->pass_until_ns || left_ns < h->span_ns / 2 ||
-        for_it_ns <= o->min_left_ms * SNIB__MS) {
-        return false;
+    int64_t for_it_ns = left_ns < most_ns(r) ? left_ns : most_ns(r);
+    return now.boot_ns < h->pass_until_ns && left_ns >= h->span_ns / 2 &&
+           for_it_ns > r->options.min_left_ms * SNIB__MS;
+}
+
+struct snib__request *snib__passing_next(const struct snib__hold *h, struct snib__instant now)
+{
+    /* Who is at the engine already, because it would not do for him, came earlier. */
+    if (!h->passes || h->line->asking > 0 || snib__list_empty(&h->line->waiting) ||
+        h->stage != SNIB__STAGE_HELD || h->client->closing) {
+        return NULL;
     }
-    snib__lease_answer(h,
-                       SNIB_ESTATE); /* of those who asked about it, and gave it back meanwhile */
-    snib__list_remove(&r->link);
+    struct snib__request *r = SNIB__OF(h->line->waiting.after, struct snib__request, in_line);
+    return suits(h, r) && lasts(h, r, now) ? r : NULL;
+}
+
+void snib__passing_go(struct snib__hold *h, struct snib__request *r, struct snib__instant now)
+{
+    const snib_options *o = &r->options;
+    snib__list_remove(&r->in_line);
     h->passes--;
     h->token++;
     h->granted = now;
     h->owner = o->owner;
-    h->no_renew = (o->flags & SNIB_NO_RENEW) != 0;
-    h->max_hold_ns = most_ns;
+    h->no_renew = false;
+    h->max_hold_ns = most_ns(r);
     h->claim.listens = o->on_event != NULL;
     h->first_used = false;
     h->request = r;
     r->hold = h;
     if (!h->passes) {
-        snib__pass_end(h);
+        snib__passing_end(h);
     }
-    snib__hold_own(h);
-    return true;
 }

@@ -14,13 +14,12 @@
  *   sleeps until the next timer and does not drive, so that a thread that comes in to acquire
  *   or release need not push it aside. It never runs a user's code.
  *
- * Regular renewals go out together, and not too many at a time: see renew_some. What somebody waits
- * for (a verify, the proof of a grant) does not stand in that line.
- *
  * All sleeping is done on a CLOCK_BOOTTIME timerfd: poll and condition variables would
  * oversleep by the time the machine was suspended. Blocked threads sleep without a limit: the
  * driver's timers wake them.
  */
+#include "core/drive.h"
+
 #include "core/client.h"
 
 #include <assert.h>
@@ -30,53 +29,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define RENEW_MOST 500 /* in one call of the engine */
-
 /* ---- Agenda and timers ------------------------------------------------------------------ */
-
-/* Regular renewals, as many as may be under way. With 100,000 leases whose time has come together,
- * somebody who wants a lock must not wait until all of them are answered. */
-static void renew_some(snib *client)
-{
-    struct snib__claim *claims[RENEW_MOST];
-    size_t n = 0;
-    while (client->renewals.after != &client->renewals && n < RENEW_MOST &&
-           client->renewals_out < client->renewals_most) {
-        struct snib__hold *h = SNIB__OF(client->renewals.after, struct snib__hold, in_agenda);
-        snib__list_remove(&h->in_agenda);
-        if (h->todo == SNIB__DO_RENEW) { /* else lost meanwhile */
-            h->todo = 0;
-            h->paced = true;
-            client->renewals_out++;
-            claims[n++] = &h->claim;
-        }
-    }
-    if (n > 0) {
-        client->session.engine->renew(claims, n);
-    }
-}
-
-static void perform(snib *client, struct snib__hold *h)
-{
-    static const struct snib__result never_seen = {.status = SNIB__FREED};
-    const struct snib__engine *engine = client->session.engine;
-    unsigned todo = h->todo;
-    snib__list_remove(&h->in_agenda);
-    h->todo = 0;
-    if (todo & SNIB__DO_RELEASE) {
-        if (h->started) {
-            engine->release(&h->claim);
-        } else {
-            snib__answer(&h->claim, SNIB__RELEASE, &never_seen);
-        }
-    } else if (todo & SNIB__DO_ATTEMPT) {
-        h->started = true;
-        engine->attempt(&h->claim);
-    } else if (todo & SNIB__DO_RENEW) {
-        struct snib__claim *claim = &h->claim;
-        engine->renew(&claim, 1);
-    }
-}
 
 /* All that are due, before anything else is done: the renewals they ask for go out together. */
 static int64_t fire_timers(snib *client)
@@ -93,6 +46,11 @@ static int64_t fire_timers(snib *client)
     return snib__timers_next(&client->timers);
 }
 
+bool snib__unsettled(const snib *client)
+{
+    return !snib__list_empty(&client->agenda) || snib__renewals_ready(client);
+}
+
 /* Do the next thing that was decided. False: there is none, or it must wait. */
 static bool advance(snib *client)
 {
@@ -100,10 +58,12 @@ static bool advance(snib *client)
         return false;
     }
     client->session.quiet = false;
-    if (client->agenda.after != &client->agenda) {
-        perform(client, SNIB__OF(client->agenda.after, struct snib__hold, in_agenda));
+    if (!snib__list_empty(&client->agenda)) {
+        struct snib__action *action = SNIB__OF(client->agenda.after, struct snib__action, link);
+        snib__action_drop(action);
+        action->perform(action);
     } else {
-        renew_some(client);
+        snib__renewals_send(client);
     }
     client->submitted |= !client->session.quiet;
     return true;
@@ -174,7 +134,9 @@ static void wake_all(snib *client)
 static bool sleep_on(snib *client, struct snib__sleeper *s, struct pollfd fds[], size_t n,
                      int64_t until_ns)
 {
-    struct pollfd all[SNIB__SLEEP_MOST + 2];
+    struct pollfd all[SNIB__SLEEP_MOST + 3];
+    bool stops = s == &client->sleeper && client->stop_count > 0;
+    nfds_t all_count = (nfds_t)n + 2;
     int timeout_ms = -1;
     assert(n <= SNIB__SLEEP_MOST);
     make_descriptors(s);
@@ -193,11 +155,14 @@ static bool sleep_on(snib *client, struct snib__sleeper *s, struct pollfd fds[],
     }
     all[n] = (struct pollfd){.fd = s->wake_fd, .events = POLLIN};
     all[n + 1] = (struct pollfd){.fd = s->timer_fd, .events = POLLIN};
+    if (stops) {
+        all[all_count++] = (struct pollfd){.fd = client->stop_set, .events = POLLIN};
+    }
     wake_all(client);
     s->until_ns = until_ns;
     s->asleep = true;
     pthread_mutex_unlock(&client->lock);
-    int ready = poll(all, n + 2, timeout_ms);
+    int ready = poll(all, all_count, timeout_ms);
     pthread_mutex_lock(&client->lock);
     s->asleep = false;
     for (size_t i = 0; i < n; i++) {
@@ -212,6 +177,10 @@ static bool sleep_on(snib *client, struct snib__sleeper *s, struct pollfd fds[],
     }
     if (ready > 0 && all[n + 1].revents) {
         s->armed_ns = -1; /* it has fired and stays readable until set anew */
+    }
+    if (stops && ready > 0 && all[n + 2].revents) {
+        snib__stops_hear(client);
+        return true;
     }
     return nudged;
 }
@@ -238,6 +207,14 @@ void snib__rouse(struct snib__session *session)
     if (fd > 0) {
         ssize_t done = write(fd, &one, sizeof one);
         (void)done;
+    }
+}
+
+void snib__close_check(snib *client)
+{
+    if (client->closer && !client->closer->ready && client->holds == 0 &&
+        client->session.undoing == 0 && client->inside <= 1) {
+        snib__wake(client, client->closer);
     }
 }
 

@@ -6,13 +6,14 @@
  * function, outside the mutex: it may take its time, and call snib.
  */
 #include "core/client.h"
+#include "core/name.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct sight {
+struct kept {
     snib_seen seen;
-    struct sight *next;
+    struct kept *next;
     char text[]; /* name, who, label */
 };
 
@@ -23,10 +24,10 @@ struct found {
     char text[]; /* about, text, remedy */
 };
 
-struct look {
+struct inquiry {
     struct snib__query query;
     snib *client;
-    struct sight *first, **last;
+    struct kept *first, **last;
     struct found *findings, **last_finding;
     bool short_of_memory;
     int code;
@@ -43,23 +44,23 @@ static const char *keep(char **at, const char *text)
 
 void snib__seen(struct snib__query *query, const snib_seen *seen)
 {
-    struct look *look = SNIB__OF(query, struct look, query);
+    struct inquiry *inquiry = SNIB__OF(query, struct inquiry, query);
     size_t size = strlen(seen->name) + (seen->who ? strlen(seen->who) : 0) +
                   (seen->label ? strlen(seen->label) : 0) + 3;
-    struct sight *sight = malloc(sizeof *sight + size);
-    if (!sight) {
-        look->short_of_memory = true;
+    struct kept *kept = malloc(sizeof *kept + size);
+    if (!kept) {
+        inquiry->short_of_memory = true;
         return;
     }
-    char *at = sight->text;
-    sight->seen = *seen;
-    sight->seen.size = sizeof sight->seen;
-    sight->seen.name = keep(&at, seen->name);
-    sight->seen.who = keep(&at, seen->who);
-    sight->seen.label = keep(&at, seen->label);
-    sight->next = NULL;
-    *look->last = sight;
-    look->last = &sight->next;
+    char *at = kept->text;
+    kept->seen = *seen;
+    kept->seen.size = sizeof kept->seen;
+    kept->seen.name = keep(&at, seen->name);
+    kept->seen.who = keep(&at, seen->who);
+    kept->seen.label = keep(&at, seen->label);
+    kept->next = NULL;
+    *inquiry->last = kept;
+    inquiry->last = &kept->next;
 }
 
 static size_t size_of(const char *text)
@@ -69,11 +70,11 @@ static size_t size_of(const char *text)
 
 void snib__found(struct snib__query *query, const snib_finding *finding)
 {
-    struct look *look = SNIB__OF(query, struct look, query);
+    struct inquiry *inquiry = SNIB__OF(query, struct inquiry, query);
     struct found *found = malloc(sizeof *found + size_of(finding->about) + size_of(finding->text) +
                                  size_of(finding->remedy));
     if (!found) {
-        look->short_of_memory = true;
+        inquiry->short_of_memory = true;
         return;
     }
     char *at = found->text;
@@ -83,67 +84,68 @@ void snib__found(struct snib__query *query, const snib_finding *finding)
     found->finding.text = keep(&at, finding->text);
     found->finding.remedy = finding->remedy ? keep(&at, finding->remedy) : NULL;
     found->next = NULL;
-    *look->last_finding = found;
-    look->last_finding = &found->next;
+    *inquiry->last_finding = found;
+    inquiry->last_finding = &found->next;
 }
 
 void snib__finish(struct snib__query *query, int code, int sys, const char *reason)
 {
-    struct look *look = SNIB__OF(query, struct look, query);
-    look->code = code;
+    struct inquiry *inquiry = SNIB__OF(query, struct inquiry, query);
+    inquiry->code = code;
     if (code < 0) {
-        snib__fail(look->err, code, sys, "%s: '%s': %s", query->session->engine->scheme,
+        snib__fail(inquiry->err, code, sys, "%s: '%s': %s", query->session->engine->scheme,
                    query->name, reason ? reason : snib_strerror(code));
     }
-    look->client->answered = true;
-    look->client->outstanding--;
-    snib__wake(look->client, &look->waiter);
+    inquiry->client->answered = true;
+    inquiry->client->outstanding--;
+    snib__wake(inquiry->client, &inquiry->waiter);
 }
 
-static void ask(struct look *look, void (*slot)(struct snib__query *))
+static void ask(struct inquiry *inquiry, void (*slot)(struct snib__query *))
 {
-    snib *client = look->client;
-    look->last = &look->first;
-    look->last_finding = &look->findings;
-    look->query.session = &client->session;
-    look->query.state = calloc(1, client->session.engine->query_size + 1);
-    if (!look->query.state) {
-        look->code = snib__fail(look->err, SNIB_ENOMEM, 0, "out of memory");
+    snib *client = inquiry->client;
+    inquiry->last = &inquiry->first;
+    inquiry->last_finding = &inquiry->findings;
+    inquiry->query.session = &client->session;
+    inquiry->query.state = calloc(1, client->session.engine->query_size + 1);
+    if (!inquiry->query.state) {
+        inquiry->code = snib__fail(inquiry->err, SNIB_ENOMEM, 0, "out of memory");
         return;
     }
-    snib__waiter_init(&look->waiter);
+    snib__waiter_init(&inquiry->waiter);
     snib__enter(client);
     client->outstanding++;
     client->submitted = true;
-    slot(&look->query);
+    slot(&inquiry->query);
     snib__settle(client);
-    snib__wait(client, &look->waiter);
+    snib__wait(client, &inquiry->waiter);
     snib__leave(client);
-    snib__waiter_end(&look->waiter);
-    free(look->query.state);
-    if (look->code == 0 && look->short_of_memory) {
-        look->code = snib__fail(look->err, SNIB_ENOMEM, 0, "out of memory");
+    snib__waiter_end(&inquiry->waiter);
+    free(inquiry->query.state);
+    if (inquiry->code == 0 && inquiry->short_of_memory) {
+        inquiry->code = snib__fail(inquiry->err, SNIB_ENOMEM, 0, "out of memory");
     }
 }
 
 /* Show what was seen, and forget it. */
-static void show(struct look *look, snib_seen_fn *each, void *arg)
+static void show(struct inquiry *inquiry, snib_seen_fn *each, void *arg)
 {
-    bool more = look->code == 0 && each != NULL;
-    while (look->first) {
-        struct sight *sight = look->first;
-        look->first = sight->next;
-        if (more && each(&sight->seen, arg) != 0) {
+    bool more = inquiry->code == 0 && each != NULL;
+    while (inquiry->first) {
+        struct kept *kept = inquiry->first;
+        inquiry->first = kept->next;
+        if (more && each(&kept->seen, arg) != 0) {
             more = false;
         }
-        free(sight);
+        free(kept);
     }
 }
 
 static int inspect(snib *client, const char *name, bool prefix, snib_seen_fn *each, void *arg,
                    snib_error *err)
 {
-    struct look look = {.client = client, .err = err, .query = {.name = name, .prefix = prefix}};
+    struct inquiry inquiry = {
+        .client = client, .err = err, .query = {.name = name, .prefix = prefix}};
     if (!client) {
         return snib__fail(err, SNIB_EINVAL, 0, "no client");
     }
@@ -154,9 +156,9 @@ static int inspect(snib *client, const char *name, bool prefix, snib_seen_fn *ea
     if (!snib__usable(client, err)) {
         return SNIB_ESTATE;
     }
-    ask(&look, client->session.engine->inspect);
-    show(&look, each, arg);
-    return look.code;
+    ask(&inquiry, client->session.engine->inspect);
+    show(&inquiry, each, arg);
+    return inquiry.code;
 }
 
 int snib_inspect(snib *client, const char *name, snib_seen_fn *each, void *arg, snib_error *err)
@@ -171,7 +173,8 @@ int snib_list(snib *client, const char *prefix, snib_seen_fn *each, void *arg, s
 
 int snib_break(snib *client, const char *name, uint64_t token, snib_error *err)
 {
-    struct look look = {.client = client, .err = err, .query = {.name = name, .token = token}};
+    struct inquiry inquiry = {
+        .client = client, .err = err, .query = {.name = name, .token = token}};
     if (!client || token == 0) {
         return snib__fail(err, SNIB_EINVAL, 0, "break wants the token that snib_inspect showed");
     }
@@ -182,29 +185,29 @@ int snib_break(snib *client, const char *name, uint64_t token, snib_error *err)
     if (!snib__usable(client, err)) {
         return SNIB_ESTATE;
     }
-    ask(&look, client->session.engine->evict);
-    show(&look, NULL, NULL);
-    return look.code;
+    ask(&inquiry, client->session.engine->evict);
+    show(&inquiry, NULL, NULL);
+    return inquiry.code;
 }
 
 int snib_examine(snib *client, snib_finding_fn *each, void *arg, snib_error *err)
 {
-    struct look look = {.client = client, .err = err, .query = {.name = ""}};
+    struct inquiry inquiry = {.client = client, .err = err, .query = {.name = ""}};
     if (!client || !each) {
         return snib__fail(err, SNIB_EINVAL, 0, "no client, or nobody to tell");
     }
     if (!snib__usable(client, err)) {
         return SNIB_ESTATE;
     }
-    ask(&look, client->session.engine->examine);
-    bool more = look.code == 0;
-    while (look.findings) {
-        struct found *found = look.findings;
-        look.findings = found->next;
+    ask(&inquiry, client->session.engine->examine);
+    bool more = inquiry.code == 0;
+    while (inquiry.findings) {
+        struct found *found = inquiry.findings;
+        inquiry.findings = found->next;
         if (more && each(&found->finding, arg) != 0) {
             more = false;
         }
         free(found);
     }
-    return look.code;
+    return inquiry.code;
 }

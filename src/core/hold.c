@@ -17,17 +17,24 @@
  * - A grant counts from the instant its request was sent, not from the instant it was read. If a
  *   third of it is over by then (a message that waited while we were stopped, a repeated attempt
  *   answered "yours already"), a renewal is due, and comes before anybody is told.
- * - Upcalls never enter the engine: they put work on the agenda (keeper.c).
+ * - Upcalls never enter the engine: they put work on the agenda.
  */
+#include "core/hold.h"
+
 #include "core/client.h"
+#include "core/passing.h"
+#include "core/validity.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define PROOFS_MOST 20
+#define PROOF_PAUSE_NS (50 * SNIB__MS)
+
 #define BIT(stage) (1U << (stage))
 
-void snib__move(struct snib__hold *h, enum snib__stage to)
+void snib__hold_move(struct snib__hold *h, enum snib__stage to)
 {
     static const unsigned may_follow[] = {
         [SNIB__STAGE_ASKED] = BIT(SNIB__STAGE_PARKED) | BIT(SNIB__STAGE_RESTING) |
@@ -51,52 +58,16 @@ void snib__move(struct snib__hold *h, enum snib__stage to)
     assert(may_follow[h->stage] & BIT(to));
     if (h->lined_up && to > SNIB__STAGE_PROVING) { /* granted or gone: the next in line may ask */
         h->lined_up = false;
-        h->place->asking--;
+        h->line->asking--;
     }
     if (h->passes && to > SNIB__STAGE_HELD) {
-        snib__pass_end(h);
+        snib__passing_end(h);
     }
     if (to == SNIB__STAGE_LOST) {
         h->lost = true;
     }
     h->stage = to;
-    snib__count(h);
-}
-
-void snib__count(struct snib__hold *h)
-{
-    bool waits = h->renewing;
-    switch (h->stage) {
-    case SNIB__STAGE_ASKED:
-    case SNIB__STAGE_PARKED:
-    case SNIB__STAGE_PROVING:
-    case SNIB__STAGE_RELEASING:
-        waits = true;
-        break;
-    default:
-        break;
-    }
-    if (waits != h->counted) {
-        h->counted = waits;
-        h->client->outstanding += waits ? 1U : -1U;
-    }
-}
-
-void snib__do(struct snib__hold *h, unsigned what)
-{
-    h->todo |= what;
-    if (h->in_agenda.after == &h->in_agenda) {
-        snib__list_append(&h->client->agenda, &h->in_agenda);
-    }
-}
-
-void snib__renewal_answered(struct snib__hold *h)
-{
-    h->renewing = (h->todo & SNIB__DO_RENEW) != 0; /* the next one waits for its turn */
-    if (h->paced) {
-        h->paced = false;
-        h->client->renewals_out--;
-    }
+    snib__hold_count(h);
 }
 
 /* ---- Made and gone ---------------------------------------------------------------------- */
@@ -106,11 +77,11 @@ static void on_timer(struct snib__timer *timer)
     struct snib__hold *h = SNIB__OF(timer, struct snib__hold, timer);
     switch (h->stage) {
     case SNIB__STAGE_RESTING:
-        snib__move(h, SNIB__STAGE_ASKED);
-        snib__do(h, SNIB__DO_ATTEMPT);
+        snib__hold_move(h, SNIB__STAGE_ASKED);
+        snib__hold_do(h, SNIB__TODO_ATTEMPT);
         break;
     case SNIB__STAGE_PROVING:
-        snib__do(h, SNIB__DO_RENEW);
+        snib__renewal_urge(h);
         break;
     case SNIB__STAGE_HELD:
     case SNIB__STAGE_DOUBTFUL:
@@ -138,55 +109,108 @@ static struct snib__hold *allocate(snib *client)
     return h;
 }
 
-struct snib__hold *snib__hold_make(struct snib__request *r)
+/* What the agenda says is to be done at the engine. */
+static void perform(struct snib__action *action)
 {
-    snib *client = r->client;
+    static const struct snib__result never_seen = {.status = SNIB__FREED};
+    struct snib__hold *h = SNIB__OF(action, struct snib__hold, action);
+    struct snib__claim *claim = &h->claim;
+    const struct snib__engine *engine = claim->session->engine;
+    enum snib__todo todo = h->todo;
+    h->todo = SNIB__TODO_NOTHING;
+    switch (todo) {
+    case SNIB__TODO_RELEASE:
+        if (h->started) {
+            engine->release(claim);
+        } else {
+            snib__answer(claim, SNIB__RELEASE, &never_seen);
+        }
+        break;
+    case SNIB__TODO_ATTEMPT:
+        h->started = true;
+        engine->attempt(claim);
+        break;
+    case SNIB__TODO_RENEW:
+        snib__renewal_sent(h);
+        engine->renew(&claim, 1);
+        break;
+    case SNIB__TODO_NOTHING:
+        break;
+    }
+}
+
+/* Known to the client and to the line of its name; everything else is the caller's. */
+static struct snib__hold *make(snib *client, struct snib__line *line, int mode, unsigned permits)
+{
     struct snib__hold *h = allocate(client);
     if (!h) {
         return NULL;
     }
+    h->claim = (struct snib__claim){
+        .session = &client->session,
+        .name = line->name,
+        .label = h->label,
+        .mode = mode,
+        .permits = permits,
+        .span = 1,
+        .state = h->state,
+    };
+    h->client = client;
+    h->line = line;
+    h->span_ns = h->max_hold_ns = SNIB__NEVER;
+    h->timer.fire = on_timer;
+    snib__action_init(&h->action, perform);
+    snib__list_init(&h->leases);
+    snib__list_init(&h->verifiers);
+    snib__list_append(&line->holds, &h->in_line);
+    snib__list_append(&client->all_holds, &h->in_client);
+    line->users++;
+    client->holds++;
+    client->refs++;
+    h->stage = SNIB__STAGE_ASKED;
+    snib__hold_count(h);
+    return h;
+}
+
+struct snib__hold *snib__hold_make(struct snib__request *r)
+{
     const snib_options *o = &r->options;
+    struct snib__hold *h = make(r->client, r->line, o->mode, o->permits);
+    if (!h) {
+        return NULL;
+    }
     if (o->label) {
         strcpy(h->label, o->label); /* checked: at most SNIB__LABEL_MAX */
     }
-    h->claim = (struct snib__claim){
-        .session = &client->session,
-        .name = r->place->name,
-        .label = h->label,
-        .mode = o->mode,
-        .permits = o->permits,
-        .ttl_ms = o->ttl_ms,
-        .span = snib__pass_wanted(r),
-        .may_queue = o->wait_ms != 0,
-        .listens = o->on_event != NULL,
-        .state = h->state,
-    };
-    if (!client->session.engine->nameless) {
+    h->claim.ttl_ms = o->ttl_ms;
+    h->claim.span = snib__passing_wanted(r);
+    h->claim.may_queue = o->wait_ms != 0;
+    h->claim.listens = o->on_event != NULL;
+    if (!h->claim.session->engine->nameless) {
         snib__random(h->claim.owner, sizeof h->claim.owner);
     }
-    h->client = client;
-    h->place = r->place;
     h->request = r;
     h->owner = o->owner;
     h->no_renew = (o->flags & SNIB_NO_RENEW) != 0;
     h->max_hold_ns = o->max_hold_ms ? o->max_hold_ms * SNIB__MS : SNIB__NEVER;
-    h->span_ns = SNIB__NEVER;
-    h->timer.fire = on_timer;
-    snib__list_init(&h->in_agenda);
-    snib__list_init(&h->leases);
-    snib__list_init(&h->verifiers);
-    snib__list_append(&r->place->holds, &h->in_place);
-    snib__list_append(&client->all_holds, &h->in_client);
-    r->place->users++;
     if (o->wait_ms != 0) {
         h->lined_up = true;
-        h->place->asking++;
-        h->place->asking_mode = o->mode;
+        h->line->asking++;
+        h->line->asking_mode = o->mode;
     }
-    h->stage = SNIB__STAGE_ASKED;
-    snib__count(h);
-    client->holds++;
-    client->refs++;
+    return h;
+}
+
+struct snib__hold *snib__hold_adopt(snib *client, struct snib__line *line, int mode,
+                                    unsigned permits, const unsigned char owner[16])
+{
+    struct snib__hold *h = make(client, line, mode, permits);
+    if (h) {
+        h->claim.adopted = true;
+        h->claim.ttl_ms = client->session.ttl_ms;
+        memcpy(h->claim.owner, owner, sizeof h->claim.owner);
+        h->started = true; /* by the one who is dead */
+    }
     return h;
 }
 
@@ -194,14 +218,12 @@ void snib__hold_leave(struct snib__hold *h)
 {
     assert(h->stage < SNIB__STAGE_RELEASING);
     h->request = NULL;
-    h->todo = 0;
-    snib__list_remove(&h->in_agenda);
-    snib__renewal_answered(h);
+    snib__renewal_end(h);
     snib__lease_answer(h, h->lost ? SNIB_ELOST : SNIB_ESTATE);
     snib__timer_clear(&h->client->timers, &h->timer);
-    snib__move(h, SNIB__STAGE_RELEASING);
-    snib__do(h, SNIB__DO_RELEASE);
-    snib__place_admit(h->client, h->place);
+    snib__hold_move(h, SNIB__STAGE_RELEASING);
+    snib__hold_do(h, SNIB__TODO_RELEASE);
+    snib__line_admit(h->client, h->line);
 }
 
 void snib__hold_drop(struct snib__hold *h)
@@ -210,10 +232,10 @@ void snib__hold_drop(struct snib__hold *h)
         return;
     }
     snib *client = h->client;
-    snib__list_remove(&h->in_place);
+    snib__list_remove(&h->in_line);
     snib__list_remove(&h->in_client);
-    h->place->users--;
-    snib__place_put(client, h->place);
+    h->line->users--;
+    snib__line_put(client, h->line);
     if (!client->spare && client->opened) {
         client->spare = h;
     } else {
@@ -225,8 +247,8 @@ void snib__hold_drop(struct snib__hold *h)
 void snib__hold_end(struct snib__hold *h)
 {
     snib *client = h->client;
-    snib__move(h, SNIB__STAGE_RELEASED);
-    snib__list_remove(&h->in_agenda);
+    snib__hold_move(h, SNIB__STAGE_RELEASED);
+    snib__action_drop(&h->action);
     snib__timers_leave(&client->timers, &h->timer);
     client->holds--;
     if (client->closer) {
@@ -257,7 +279,7 @@ static void rest(struct snib__hold *h, int64_t asked_ms, int64_t first_ms, int64
         }
     }
     if (h->stage != SNIB__STAGE_RESTING) {
-        snib__move(h, SNIB__STAGE_RESTING);
+        snib__hold_move(h, SNIB__STAGE_RESTING);
     }
     snib__timer_set(&h->client->timers, &h->timer, snib__later(now.boot_ns, pause_ns));
 }
@@ -269,8 +291,8 @@ static void on_busy(struct snib__hold *h, const struct snib__result *result)
     if (r->options.wait_ms == 0) {
         snib__request_finish(r, SNIB_EBUSY);
     } else if (h->stage == SNIB__STAGE_PARKED) { /* the engine says: worth an attempt now */
-        snib__move(h, SNIB__STAGE_ASKED);
-        snib__do(h, SNIB__DO_ATTEMPT);
+        snib__hold_move(h, SNIB__STAGE_ASKED);
+        snib__hold_do(h, SNIB__TODO_ATTEMPT);
     } else {
         rest(h, result->retry_ms, 5, 250);
     }
@@ -319,12 +341,22 @@ void snib__hold_own(struct snib__hold *h)
         return;
     }
     if (h->passes) {
-        h->place->passer = h;
+        h->line->passer = h;
     }
     snib__lease_begin(h);
     snib__request_finish(r, SNIB_OK);
-    snib__lease_admit_owner(h);
-    snib__place_admit(client, h->place);
+    snib__requests_reenter(h);
+    snib__line_admit(client, h->line);
+}
+
+/* Is it news of just now? Handed over for a moment, it must be renewed once where nobody renews. */
+static bool fresh(const struct snib__hold *h)
+{
+    if (h->span_ns == SNIB__NEVER) {
+        return true;
+    }
+    return snib__elapsed_ns(h->since, h->granted) < h->lease_ns / 3 &&
+           (!h->no_renew || h->lease_ns >= h->claim.ttl_ms * SNIB__MS);
 }
 
 static void on_grant(struct snib__hold *h, const struct snib__result *result)
@@ -332,24 +364,16 @@ static void on_grant(struct snib__hold *h, const struct snib__result *result)
     struct snib__request *r = h->request;
     snib__timer_clear(&h->client->timers, &h->timer);
     h->token = result->token;
-    h->since = result->since;
-    int64_t lease_ns = result->lease_ms * SNIB__MS;
-    if (snib__leased(h->client)) {
-        h->span_ns = lease_ns - snib__drift_ns(lease_ns);
-    }
-    if (h->span_ns == SNIB__NEVER && h->max_hold_ns == SNIB__NEVER) {
+    snib__validity_set(h, result->since, result->lease_ms);
+    if (!snib__validity_limited(h)) {
         snib__hold_own(h);
         return;
     }
     h->granted = snib__now();
-    snib__pass_begin(h, result->span);
-    int64_t left_ns = snib__lease_left_ns(h, h->granted);
+    snib__passing_begin(h, result->span);
+    int64_t left_ns = snib__validity_left_ns(h, h->granted);
     int64_t wanted_ns = r->options.min_left_ms * SNIB__MS;
-    bool fresh = h->span_ns == SNIB__NEVER || snib__elapsed_ns(h->since, h->granted) < lease_ns / 3;
-    if (h->no_renew && result->lease_ms < h->claim.ttl_ms) {
-        fresh = h->span_ns == SNIB__NEVER; /* handed over for a moment: once it must be renewed */
-    }
-    if (fresh && (left_ns > wanted_ns || !wanted_ns)) {
+    if (fresh(h) && (left_ns > wanted_ns || !wanted_ns)) {
         snib__hold_own(h);
         if (result->reason && h->stage == SNIB__STAGE_HELD) {
             snib__lease_note(h, result->reason);
@@ -357,9 +381,9 @@ static void on_grant(struct snib__hold *h, const struct snib__result *result)
     } else if (h->span_ns == SNIB__NEVER) {
         give_back(h, left_ns); /* max_hold is shorter than min_left: refused earlier */
     } else {
-        snib__move(h, SNIB__STAGE_PROVING);
+        snib__hold_move(h, SNIB__STAGE_PROVING);
         h->proofs = 0;
-        snib__do(h, SNIB__DO_RENEW);
+        snib__renewal_urge(h);
     }
 }
 
@@ -374,9 +398,9 @@ static void claim_anew(struct snib__hold *h)
     r->hold = NULL;
     /* First in line again, ahead of those behind it: leaving must not let them pass. */
     h->request = NULL;
-    h->place->line_held = true;
+    h->line->closed = true;
     snib__hold_leave(h);
-    h->place->line_held = false;
+    h->line->closed = false;
     snib__request_again(r);
 }
 
@@ -385,14 +409,13 @@ static void on_proof(struct snib__hold *h, const struct snib__result *result)
     struct snib__request *r = h->request;
     struct snib__instant now = snib__now();
     if (result->status == SNIB__HELD) {
-        snib__pass_end(h);   /* the old grant may have ended, */
-        if (result->token) { /* and the claim been granted again */
+        snib__passing_end(h); /* the old grant may have ended, */
+        if (result->token) {  /* and the claim been granted again */
             h->token = result->token;
         }
-        h->since = result->since;
-        h->span_ns = result->lease_ms * SNIB__MS - snib__drift_ns(result->lease_ms * SNIB__MS);
+        snib__validity_set(h, result->since, result->lease_ms);
         h->granted = now;
-        int64_t left_ns = snib__lease_left_ns(h, now);
+        int64_t left_ns = snib__validity_left_ns(h, now);
         if (left_ns > r->options.min_left_ms * SNIB__MS) {
             snib__hold_own(h);
             return;
@@ -402,12 +425,12 @@ static void on_proof(struct snib__hold *h, const struct snib__result *result)
             return;
         }
     }
-    bool over = result->status == SNIB__LOST || snib__lease_left_ns(h, now) <= 0;
-    if (over || ++h->proofs >= 20) {
+    bool over = result->status == SNIB__LOST || snib__validity_left_ns(h, now) <= 0;
+    if (over || ++h->proofs >= PROOFS_MOST) {
         claim_anew(h);
         return;
     }
-    snib__timer_set(&h->client->timers, &h->timer, snib__later(now.boot_ns, 50 * SNIB__MS));
+    snib__timer_set(&h->client->timers, &h->timer, snib__later(now.boot_ns, PROOF_PAUSE_NS));
 }
 
 /* ---- The upcalls ------------------------------------------------------------------------ */
@@ -417,11 +440,12 @@ static void on_attempt(struct snib__hold *h, const struct snib__result *result)
     if (h->stage > SNIB__STAGE_RESTING) {
         return; /* late or repeated: whatever it says, a newer answer counts */
     }
-    if (h->todo & SNIB__DO_ATTEMPT) { /* about to be sent: that answer will be newer */
+    if (h->todo == SNIB__TODO_ATTEMPT) { /* about to be sent: that answer will be newer */
         if (result->status != SNIB__HELD && result->status != SNIB__FAILED) {
             return;
         }
-        h->todo &= ~(unsigned)SNIB__DO_ATTEMPT;
+        h->todo = SNIB__TODO_NOTHING;
+        snib__action_drop(&h->action);
     }
     switch (result->status) {
     case SNIB__HELD:
@@ -429,7 +453,7 @@ static void on_attempt(struct snib__hold *h, const struct snib__result *result)
         break;
     case SNIB__QUEUED:
         snib__timer_clear(&h->client->timers, &h->timer);
-        snib__move(h, SNIB__STAGE_PARKED);
+        snib__hold_move(h, SNIB__STAGE_PARKED);
         snib__request_news(h->request, result);
         break;
     case SNIB__BUSY:
@@ -447,10 +471,10 @@ static void on_attempt(struct snib__hold *h, const struct snib__result *result)
 static void on_renewal(struct snib__hold *h, const struct snib__result *result)
 {
     snib__renewal_answered(h);
-    snib__count(h);
     if (h->stage == SNIB__STAGE_PROVING) {
         on_proof(h, result);
     } else if (h->stage >= SNIB__STAGE_HELD && h->stage < SNIB__STAGE_RELEASING) {
+        h->client->stats.renewals += result->status == SNIB__HELD ? 1U : 0U;
         snib__lease_renewed(h, result);
     }
 }
@@ -472,9 +496,9 @@ void snib__answer(struct snib__claim *claim, enum snib__verb verb,
         if (h->releaser) {
             h->releaser->status = result->status;
             if (result->status != SNIB__FREED) {
-                strcpy(h->releaser->name, h->place->name);
+                strcpy(h->releaser->name, h->line->name);
             }
-            snib__wake(h->client, &h->releaser->waiter);
+            h->releaser->answered(h->client, h->releaser);
         }
         snib__hold_end(h);
         break;
@@ -486,11 +510,11 @@ void snib__report(struct snib__claim *claim, enum snib_state state, const char *
     struct snib__hold *h = SNIB__OF(claim, struct snib__hold, claim);
     h->client->answered = true;
     if (h->stage == SNIB__STAGE_PARKED && state == SNIB_LOST) { /* our place in the queue is gone */
-        snib__move(h, SNIB__STAGE_ASKED);
-        snib__do(h, SNIB__DO_ATTEMPT);
+        snib__hold_move(h, SNIB__STAGE_ASKED);
+        snib__hold_do(h, SNIB__TODO_ATTEMPT);
     } else if (h->stage == SNIB__STAGE_PROVING && state == SNIB_LOST) {
         claim_anew(h);
-    } else if (h->stage == SNIB__STAGE_HELD || h->stage == SNIB__STAGE_DOUBTFUL) {
+    } else if (snib__hold_valid(h)) {
         if (state == SNIB_LOST) {
             snib__lease_lose(h, why);
         } else {
