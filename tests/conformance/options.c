@@ -21,7 +21,7 @@ static char label_of_61[62];
 
 BAD(no_size, options->size = 0)
 BAD(half_size, options->size = sizeof *options / 2)
-BAD(short_size, options->size = sizeof *options - 1)
+BAD(short_size, options->size = offsetof(snib_options, stop_fd) - 1) /* of the first header */
 BAD(no_such_mode, options->mode = 3)
 BAD(negative_mode, options->mode = -1)
 BAD(no_such_flag, options->flags = 4)
