@@ -162,7 +162,8 @@ enum snib_mode {
 
 enum {
     SNIB_ASYNC_RELEASE = 1, /* snib_release does not wait for the engine's answer */
-    SNIB_NO_RENEW = 2       /* the same as a max_hold_ms of one ttl, on every engine */
+    SNIB_NO_RENEW = 2,      /* the same as a max_hold_ms of one ttl, on every engine */
+    SNIB_RETRY = 4 /* wait for a server that cannot be reached yet, as long as wait_ms says */
 };
 
 #define SNIB_FOREVER INT64_MAX /* snib_left_ms of a lock that has no deadline */
@@ -209,6 +210,10 @@ typedef struct snib_options {
  * owner's own was lost; ENOTSUP for a mode or ttl that the engine does not have; EUNREACH, EDENIED,
  * EPROTO, EUNSAFE or ESYS as the engine says; ESTATE in another process or after snib_close.
  * After a failure nothing of the attempt remains.
+ *
+ * A server that cannot be reached, or says nothing for the `connect=` of the URL, is EUNREACH, with
+ * the cause, unless SNIB_RETRY is set. Once a client has been in contact, its waits outlast what
+ * happens to the server.
  *
  * An `owner` that already holds the name gets it again at once: another lease with the same
  * token and no word to the engine; what its max_hold_ms says counts only for the first. The lock is
@@ -382,12 +387,21 @@ int snib_inspect(snib *client, const char *name, snib_seen_fn *each, void *arg, 
 int snib_list(snib *client, const char *prefix, snib_seen_fn *each, void *arg, snib_error *err);
 
 /*
- * Take a lock away from its holder, who loses it if `token` is still the one seen: OK when it is
- * free of that holder, ELOST when that token holds no longer, EBUSY when the engine cannot take
- * it away (on `file:` the kernel holds it: a holder that listens is asked to give up, and the
- * message names the process).
+ * Ask a holder to give a lock up, if `token` is still the one seen. The holder is told LOST as soon
+ * as it can be reached, at its next renewal at the latest; nobody else has the lock before it has
+ * released it or its lease is over. OK: it is free of that holder. EBUSY: not yet, within the
+ * timeout of the URL: the message says who it is and how long that can last (on `file:`, where the
+ * kernel holds the lock for a process that does not listen, until that process ends). ELOST: that
+ * token holds no longer.
  */
 int snib_break(snib *client, const char *name, uint64_t token, snib_error *err);
+
+/*
+ * Take a lock away now. The old holder may believe in it for as long as snib_inspect showed as its
+ * left_ms: two may act at the same time, and only the token tells them apart. EBUSY where the
+ * engine cannot do that (`file:`); else as snib_break.
+ */
+int snib_seize(snib *client, const char *name, uint64_t token, snib_error *err);
 
 enum snib_verdict { SNIB_GOOD, SNIB_WARNING, SNIB_BAD };
 

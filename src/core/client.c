@@ -25,7 +25,7 @@
 #define SNIB_VERSION "0.2.0"
 #endif
 
-enum { TTL, MAX_LEASE, TIMEOUT, COMMON };
+enum { TTL, MAX_LEASE, TIMEOUT, CONNECT, COMMON };
 
 static const struct snib__param common_params[] = {
     [TTL] = {"ttl", SNIB__DURATION, "30s", 100, 24 * 3600 * 1000, NULL,
@@ -34,6 +34,8 @@ static const struct snib__param common_params[] = {
                    "the longest ttl any host uses: the same everywhere"},
     [TIMEOUT] = {"timeout", SNIB__DURATION, "3s", 10, 60 * 1000, NULL,
                  "how long one request to the engine may take"},
+    [CONNECT] = {"connect", SNIB__DURATION, "5s", 10, 3600 * 1000, NULL,
+                 "how long a server that never answered yet may be silent before that is an error"},
     [COMMON] = {.name = NULL},
 };
 
@@ -71,6 +73,22 @@ static void free_client(snib *client)
     free(client);
 }
 
+/* Nothing was heard of the service in time: all give up but those who said that they would not. */
+static void on_no_contact(struct snib__timer *timer)
+{
+    snib *client = SNIB__OF(timer, struct snib, contact.timer);
+    snib__contact_end(client);
+    struct snib__list *l = client->requests.after;
+    while (l != &client->requests) {
+        struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
+        l = l->after;
+        if (!(r->options.flags & SNIB_RETRY)) {
+            snib__request_finish(r, snib__contact_fail(client, r->line->name, r->err));
+            l = client->requests.after; /* finishing one may have changed the list */
+        }
+    }
+}
+
 static snib *new_client(void)
 {
     snib *client = calloc(1, sizeof *client);
@@ -80,6 +98,7 @@ static snib *new_client(void)
     client->pid = snib__pid();
     client->refs = 1;
     client->destroy = free_client;
+    client->contact.timer.fire = on_no_contact;
     pthread_mutex_init(&client->lock, NULL);
     pthread_cond_init(&client->keeper_cond, NULL);
     pthread_cond_init(&client->caller_cond, NULL);
@@ -133,6 +152,7 @@ static int read_params(snib *client, const struct snib__engine *engine, snib_err
     s->ttl_ms = common[TTL].number;
     s->max_lease_ms = common[MAX_LEASE].number;
     s->timeout_ms = common[TIMEOUT].number;
+    client->contact.limit_ms = common[CONNECT].number;
     if (s->ttl_ms > s->max_lease_ms) {
         return snib__fail(err, SNIB_EINVAL, 0, "ttl=%lldms is more than max-lease=%lldms",
                           (long long)s->ttl_ms, (long long)s->max_lease_ms);
@@ -230,6 +250,7 @@ static void let_go(snib *client)
     snib__waiter_init(&waiter);
     client->closing = true;
     client->closer = &waiter;
+    snib__contact_end(client);
     snib__requests_cancel(client);
     struct snib__list *all = &client->all_holds;
     for (struct snib__list *l = all->after; l != all; l = l->after) {

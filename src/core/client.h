@@ -21,6 +21,7 @@
 #include "base/table.h"
 #include "base/thread.h"
 #include "base/timers.h"
+#include "core/contact.h"
 #include "core/dispatch.h"
 #include "core/drive.h"
 #include "core/hold.h"
@@ -86,6 +87,7 @@ struct snib {
     int stop_set;        /* epoll: the users' descriptors that end waits; 0: not made */
     unsigned stop_count; /* of them */
     snib_stats stats;
+    struct snib__contact contact;
 
     struct snib__list calls; /* callbacks due */
     bool own_loop;           /* snib_events was called */

@@ -115,7 +115,8 @@ static void perform(struct snib__action *action)
     static const struct snib__result never_seen = {.status = SNIB__FREED};
     struct snib__hold *h = SNIB__OF(action, struct snib__hold, action);
     struct snib__claim *claim = &h->claim;
-    const struct snib__engine *engine = claim->session->engine;
+    snib *client = h->client;
+    const struct snib__engine *engine = client->session.engine;
     enum snib__todo todo = h->todo;
     h->todo = SNIB__TODO_NOTHING;
     switch (todo) {
@@ -129,6 +130,7 @@ static void perform(struct snib__action *action)
     case SNIB__TODO_ATTEMPT:
         h->started = true;
         engine->attempt(claim);
+        snib__contact_await(client);
         break;
     case SNIB__TODO_RENEW:
         snib__renewal_sent(h);
@@ -289,7 +291,7 @@ static void on_busy(struct snib__hold *h, const struct snib__result *result)
     struct snib__request *r = h->request;
     snib__request_news(r, result);
     if (r->options.wait_ms == 0) {
-        snib__request_finish(r, SNIB_EBUSY);
+        snib__request_refuse(r);
     } else if (h->stage == SNIB__STAGE_PARKED) { /* the engine says: worth an attempt now */
         snib__hold_move(h, SNIB__STAGE_ASKED);
         snib__hold_do(h, SNIB__TODO_ATTEMPT);
@@ -298,13 +300,13 @@ static void on_busy(struct snib__hold *h, const struct snib__result *result)
     }
 }
 
-static void on_unknown(struct snib__hold *h)
+static void on_unknown(struct snib__hold *h, const struct snib__result *result)
 {
     struct snib__request *r = h->request;
-    r->rival.known = false;
     if (r->options.wait_ms == 0) {
         snib__request_finish(r, SNIB_EUNKNOWN);
     } else {
+        snib__request_silence(r, result->reason);
         rest(h, 0, 100, 2000);
     }
 }
@@ -313,6 +315,11 @@ static void on_failed(struct snib__hold *h, const struct snib__result *result)
 {
     struct snib__request *r = h->request;
     int code = result->code < 0 ? result->code : SNIB_EPROTO;
+    bool stays = h->client->contact.made || r->options.flags & SNIB_RETRY;
+    if (code == SNIB_EUNREACH && stays && r->options.wait_ms != 0) {
+        on_unknown(h, result); /* it will be back */
+        return;
+    }
     snib__fail(r->err, code, result->sys, "%s: lock '%s': %s", h->claim.session->engine->scheme,
                h->claim.name, result->reason ? result->reason : snib_strerror(code));
     snib__request_finish(r, code);
@@ -463,7 +470,7 @@ static void on_attempt(struct snib__hold *h, const struct snib__result *result)
         on_failed(h, result);
         break;
     default:
-        on_unknown(h);
+        on_unknown(h, result);
         break;
     }
 }
@@ -484,6 +491,9 @@ void snib__answer(struct snib__claim *claim, enum snib__verb verb,
 {
     struct snib__hold *h = SNIB__OF(claim, struct snib__hold, claim);
     h->client->answered = true;
+    if (verb != SNIB__RELEASE) { /* which an engine may answer by itself */
+        snib__contact_judge(h->client, result);
+    }
     switch (verb) {
     case SNIB__ATTEMPT:
         on_attempt(h, result);

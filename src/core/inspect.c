@@ -171,10 +171,13 @@ int snib_list(snib *client, const char *prefix, snib_seen_fn *each, void *arg, s
     return inspect(client, prefix ? prefix : "", true, each, arg, err);
 }
 
-int snib_break(snib *client, const char *name, uint64_t token, snib_error *err)
+static int evict(snib *client, const char *name, uint64_t token, bool force, snib_error *err)
 {
     struct inquiry inquiry = {
-        .client = client, .err = err, .query = {.name = name, .token = token}};
+        .client = client,
+        .err = err,
+        .query = {.name = name, .token = token, .force = force},
+    };
     if (!client || token == 0) {
         return snib__fail(err, SNIB_EINVAL, 0, "break wants the token that snib_inspect showed");
     }
@@ -188,6 +191,16 @@ int snib_break(snib *client, const char *name, uint64_t token, snib_error *err)
     ask(&inquiry, client->session.engine->evict);
     show(&inquiry, NULL, NULL);
     return inquiry.code;
+}
+
+int snib_break(snib *client, const char *name, uint64_t token, snib_error *err)
+{
+    return evict(client, name, token, false, err);
+}
+
+int snib_seize(snib *client, const char *name, uint64_t token, snib_error *err)
+{
+    return evict(client, name, token, true, err);
 }
 
 int snib_examine(snib *client, snib_finding_fn *each, void *arg, snib_error *err)

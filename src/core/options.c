@@ -24,7 +24,7 @@ static int check_numbers(const snib_options *o, snib_error *err)
     if (o->mode != SNIB_EXCLUSIVE && o->mode != SNIB_SHARED && o->mode != SNIB_COUNTED) {
         return snib__fail(err, SNIB_EINVAL, 0, "mode %d is not one of enum snib_mode", o->mode);
     }
-    if (o->flags & ~(unsigned)(SNIB_ASYNC_RELEASE | SNIB_NO_RENEW) || o->reserved) {
+    if (o->flags & ~(unsigned)(SNIB_ASYNC_RELEASE | SNIB_NO_RENEW | SNIB_RETRY) || o->reserved) {
         return snib__fail(err, SNIB_EINVAL, 0, "unknown flags in the options");
     }
     if (o->permits < 1 || o->permits > 1000) {

@@ -10,7 +10,10 @@
  * come together, somebody who wants a lock must not wait until all of them are answered. `paced`
  * ones are counted in client->renewals_out until they are answered or their hold is given back.
  */
+#include "core/renewal.h"
+
 #include "core/client.h"
+#include "core/validity.h"
 
 #include <assert.h>
 
@@ -80,9 +83,20 @@ void snib__renewal_end(struct snib__hold *h)
     set(h, SNIB__RENEWAL_NONE);
 }
 
+/* A server that is far away answers them one after the other, however many are under way: who would
+ * be in doubt soon does not wait for the others. */
+static bool presses(const struct snib__hold *h)
+{
+    return snib__silence_ns(h, snib__now()) >= h->lease_ns / 2;
+}
+
 bool snib__renewals_ready(const snib *client)
 {
-    return !snib__list_empty(&client->renewals) && client->renewals_out < client->renewals_most;
+    if (snib__list_empty(&client->renewals)) {
+        return false;
+    }
+    return client->renewals_out < client->renewals_most ||
+           presses(SNIB__OF(client->renewals.after, struct snib__hold, action.link));
 }
 
 void snib__renewals_send(snib *client)

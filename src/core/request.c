@@ -65,16 +65,14 @@ static void say(struct snib__request *r, int code)
 {
     const char *scheme = r->client->session.engine->scheme;
     const char *name = r->line->name;
+    const struct snib__contact *contact = &r->client->contact;
     switch (code) {
     case SNIB_OK:
         return;
-    case SNIB_EBUSY:
-        say_busy(r);
-        return;
     case SNIB_EUNKNOWN:
         snib__fail(r->err, code, 0,
-                   "%s: no answer about lock '%s'; if it was granted after all, it is given back",
-                   scheme, name);
+                   "%s: no answer about lock '%s'%s%s; if it was granted after all, it is given back",
+                   scheme, name, contact->why[0] ? ": " : "", contact->why);
         return;
     case SNIB_ECANCELED:
         snib__fail(r->err, code, 0, "%s: wait for lock '%s' cancelled", scheme, name);
@@ -82,6 +80,22 @@ static void say(struct snib__request *r, int code)
     default: /* the place that failed has told the story already */
         return;
     }
+}
+
+/* Why it is not to be had: somebody holds it, or what the engine said instead. */
+static int say_in_the_way(struct snib__request *r)
+{
+    if (r->rival.known && r->rival.code != SNIB_EBUSY) {
+        return snib__fail(r->err, r->rival.code, 0, "%s: lock '%s': %s",
+                          r->client->session.engine->scheme, r->line->name, r->rival.reason);
+    }
+    say_busy(r);
+    return SNIB_EBUSY;
+}
+
+void snib__request_refuse(struct snib__request *r)
+{
+    snib__request_finish(r, say_in_the_way(r));
 }
 
 /* From here on it counts as one that had to wait. */
@@ -100,12 +114,26 @@ static void tell_waiting(struct snib__request *r, const char *why)
     }
 }
 
+void snib__request_silence(struct snib__request *r, const char *reason)
+{
+    char why[160];
+    r->rival.known = false;
+    note_waiting(r);
+    snprintf(why, sizeof why, "no answer%s%s; trying again", reason ? ": " : "",
+             reason ? reason : " of the engine");
+    tell_waiting(r, why);
+}
+
 void snib__request_news(struct snib__request *r, const struct snib__result *result)
 {
     struct snib__rival *rival = &r->rival;
     const char *who = result->holder ? result->holder : "";
     bool same = rival->known && rival->place == result->place && strcmp(rival->who, who) == 0;
+    bool other = result->code < 0 && result->code != SNIB_EBUSY;
     rival->known = true;
+    rival->code = other ? result->code : SNIB_EBUSY;
+    snprintf(rival->reason, sizeof rival->reason, "%s",
+             other && result->reason ? result->reason : "");
     rival->place = result->place;
     rival->left_ms = result->holder_left_ms > 0 ? result->holder_left_ms : -1;
     rival->token = result->holder_token;
@@ -113,7 +141,9 @@ void snib__request_news(struct snib__request *r, const struct snib__result *resu
     note_waiting(r);
     if (!same && r->options.on_event) {
         char why[160];
-        if (rival->place > 0) {
+        if (other) {
+            snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, rival->reason);
+        } else if (rival->place > 0) {
             snprintf(why, sizeof why, "behind %s, place %d", who[0] ? who : "another",
                      rival->place);
         } else {
@@ -227,7 +257,7 @@ static void on_deadline(struct snib__timer *timer)
 {
     struct snib__request *r = SNIB__OF(timer, struct snib__request, timer);
     bool dark = r->hold && r->hold->started && !r->rival.known;
-    snib__request_finish(r, dark ? SNIB_EUNKNOWN : SNIB_EBUSY);
+    snib__request_finish(r, dark ? SNIB_EUNKNOWN : say_in_the_way(r));
 }
 
 static void on_stop(struct snib__stop *stop)

@@ -17,10 +17,12 @@ struct snib__hold;
 /* Who is in the way, as the engine last said. */
 struct snib__rival {
     bool known;
+    int code; /* what the wait ends with: EBUSY, or why nobody gets it for the moment */
     int place;
     int64_t left_ms;
     uint64_t token;
     char who[120];
+    char reason[200]; /* if it is not EBUSY */
 };
 
 struct snib__request {
@@ -59,6 +61,8 @@ int snib__request_start(struct snib__request *); /* 0: `answered` will be called
 void snib__request_finish(struct snib__request *, int code); /* answers it, once */
 void snib__request_again(struct snib__request *);            /* with a new claim */
 void snib__request_news(struct snib__request *, const struct snib__result *);
+void snib__request_silence(struct snib__request *, const char *reason); /* and it goes on waiting */
+void snib__request_refuse(struct snib__request *);           /* not to be had, as the news said */
 int64_t snib__request_left_ns(const struct snib__request *, struct snib__instant now);
 void snib__requests_cancel(snib *client);
 

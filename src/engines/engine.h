@@ -172,6 +172,7 @@ struct snib__query {
     const char *name; /* or the prefix; "" for examine */
     bool prefix;
     uint64_t token; /* evict: only if this is still the holder's */
+    bool force;     /* evict: take it away now, see there */
     void *state;    /* engine->query_size bytes, zeroed */
 };
 
@@ -212,6 +213,13 @@ struct snib__engine {
 
     /* Holders first, then waiters in their order, to snib__seen; a prefix: name by name. */
     void (*inspect)(struct snib__query *);
+    /* Break a lock. A request at first: the holder is told that it has lost the lock (at once where
+     * it can be reached, else its next renewal is answered LOST, with who broke it as the reason),
+     * and keeps others out until it has released it or its lease is over, which no renewal moves
+     * any more. Finished with OK when it is free of that holder; EBUSY when that is not so within
+     * session->timeout_ms, with who and how long still in the reason; ELOST when that token holds
+     * no longer. With `force` it is taken away at once, whatever the holder believes; EBUSY where
+     * the service cannot do that. */
     void (*evict)(struct snib__query *);
     /* For `snib doctor`: look at everything that decides what is promised here, and tell each
      * finding to snib__found. Harmless for those who hold locks. */
@@ -246,15 +254,17 @@ struct snib__result {
     struct snib__instant since;
     int64_t lease_ms;
 
-    /* BUSY, QUEUED: who is in the way. */
+    /* BUSY, QUEUED: who is in the way. Where it is not a holder (a quarantine), `code` is what a
+     * request ends with instead of EBUSY, and `reason` tells. */
     int64_t retry_ms;       /* BUSY: worth an attempt after this long; 0: the core decides */
     int64_t holder_left_ms; /* until its lease ends */
     uint64_t holder_token;
     const char *holder; /* borrowed */
     int place;          /* QUEUED: from 1 */
 
-    /* FAILED, UNKNOWN; with HELD: what the holder may want to know */
-    int code; /* FAILED: enum snib_code */
+    /* FAILED, UNKNOWN: why; with HELD: what the holder may want to know. FAILED with EUNREACH means
+     * that the service cannot be reached: who was in contact before tries again. */
+    int code; /* FAILED, BUSY, QUEUED: enum snib_code */
     int sys;
     const char *reason; /* borrowed */
 

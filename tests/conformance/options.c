@@ -24,7 +24,7 @@ BAD(half_size, options->size = sizeof *options / 2)
 BAD(short_size, options->size = offsetof(snib_options, stop_fd) - 1) /* of the first header */
 BAD(no_such_mode, options->mode = 3)
 BAD(negative_mode, options->mode = -1)
-BAD(no_such_flag, options->flags = 4)
+BAD(no_such_flag, options->flags = 8)
 BAD(all_flags, options->flags = UINT_MAX)
 BAD(reserved, options->reserved = 1)
 BAD(wait_below_forever, options->wait_ms = -2)
@@ -42,7 +42,7 @@ static const struct bad_option bad_options[] = {
     {"a size one too small", short_size},
     {"mode 3", no_such_mode},
     {"mode -1", negative_mode},
-    {"flag 4", no_such_flag},
+    {"flag 8", no_such_flag},
     {"all flags", all_flags},
     {"reserved 1", reserved},
     {"wait_ms -2", wait_below_forever},

@@ -379,7 +379,7 @@ void sim_open(struct machine *m)
     const struct sim_config *c = &world.config;
     char url[120];
     snib_error error;
-    snprintf(url, sizeof url, "sim://server?ttl=%lldms&timeout=%lldms&max-lease=%lldms",
+    snprintf(url, sizeof url, "sim://server?ttl=%lldms&timeout=%lldms&max-lease=%lldms&connect=1h",
              (long long)c->ttl_ms, (long long)c->timeout_ms,
              (long long)(c->ttl_ms < 1000 ? 1000 : c->ttl_ms));
     sim_note(NOTE_OPENS, m->index, c->ttl_ms, c->timeout_ms);

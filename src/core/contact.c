@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * First contact. A wrong port, a mute server, a firewall that swallows everything: who waits for a
+ * lock there would wait for ever without a word. So as long as the service has never given this
+ * client a sensible answer, its silence is an error after `connect=`. Once it has, it is known to
+ * be the right one, and a wait outlasts what happens to it.
+ *
+ * What to do when the time is over is the client's business: it gave the timer its function.
+ */
+#include "core/contact.h"
+
+#include "core/client.h"
+
+#include <stdio.h>
+
+void snib__contact_await(snib *client)
+{
+    struct snib__contact *c = &client->contact;
+    if (c->made || c->awaited || client->outstanding == 0 || !snib__timers_join(&client->timers)) {
+        return; /* without memory for a timer, the engine's own time-outs must do */
+    }
+    c->awaited = true;
+    snib__timer_set(&client->timers, &c->timer,
+                    snib__later(snib__now().boot_ns, c->limit_ms * SNIB__MS));
+}
+
+void snib__contact_end(snib *client)
+{
+    struct snib__contact *c = &client->contact;
+    if (c->awaited) {
+        c->awaited = false;
+        snib__timers_leave(&client->timers, &c->timer);
+    }
+}
+
+void snib__contact_judge(snib *client, const struct snib__result *result)
+{
+    struct snib__contact *c = &client->contact;
+    if (c->made) {
+        return;
+    }
+    if (result->status == SNIB__UNKNOWN || result->status == SNIB__FAILED) {
+        if (result->reason) {
+            snprintf(c->why, sizeof c->why, "%s", result->reason);
+        }
+        return;
+    }
+    c->made = true;
+    c->why[0] = '\0';
+    snib__contact_end(client);
+}
+
+int snib__contact_fail(const snib *client, const char *name, snib_error *err)
+{
+    const struct snib__contact *c = &client->contact;
+    return snib__fail(err, SNIB_EUNREACH, 0, "%s: lock '%s': no answer%s%s",
+                      client->session.engine->scheme, name, c->why[0] ? ": " : " of the server",
+                      c->why);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_CONTACT_H
+#define SNIB_CONTACT_H
+
+/* Has the service ever answered this client? See contact.c. */
+
+#include "base/timers.h"
+#include "engines/engine.h"
+
+struct snib__contact {
+    bool made;
+    bool awaited; /* the timer runs */
+    int64_t limit_ms;
+    struct snib__timer timer;
+    char why[200]; /* what the engine last said about its silence */
+};
+
+void snib__contact_await(snib *); /* something was asked, and perhaps not answered yet */
+void snib__contact_judge(snib *, const struct snib__result *); /* and answered: contact? */
+void snib__contact_end(snib *);
+
+/* "no answer within 5.0 s: ..." */
+int snib__contact_fail(const snib *, const char *name, snib_error *err);
+
+#endif
