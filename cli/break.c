@@ -7,7 +7,7 @@
  * seen in an earlier call.
  */
 #include "command.h"
-#include "look.h"
+#include "inquiry.h"
 #include "say.h"
 
 #include <inttypes.h>
@@ -46,16 +46,16 @@ static const int outcome_statuses[] = {
     [REFUSED] = STATUS_BUSY,
 };
 
-static bool meant(const struct look *look, const struct sight *sight)
+static bool meant(const struct inquiry *inquiry, const struct party *party)
 {
-    return sight->place == 0 && (look->token == 0 || look->token == sight->token);
+    return party->place == 0 && (inquiry->token == 0 || inquiry->token == party->token);
 }
 
 /* Shared holders have one token between them: one word to the engine is for all. */
-static bool first_of_token(const struct sights *sights, size_t index)
+static bool first_of_token(const struct parties *parties, size_t index)
 {
     for (size_t i = 0; i < index; i++) {
-        if (sights->all[i].place == 0 && sights->all[i].token == sights->all[index].token) {
+        if (parties->all[i].place == 0 && parties->all[i].token == parties->all[index].token) {
             return false;
         }
     }
@@ -63,28 +63,28 @@ static bool first_of_token(const struct sights *sights, size_t index)
 }
 
 /* Whoever holds a path by flock(2) alone has no token, and nothing that could be asked. */
-static enum outcome refuse(const struct sight *sight, snib_error *error)
+static enum outcome refuse(const struct party *party, snib_error *error)
 {
     (void)snprintf(error->message, sizeof error->message,
-                   "not broken: %s holds it, not a snib; end that process", sight->who);
+                   "not broken: %s holds it, not a snib; end that process", party->who);
     return REFUSED;
 }
 
 /* FAILED: the engine could not be asked; `error` says why. */
-static enum outcome break_all(const struct look *look, const struct sights *sights,
+static enum outcome break_all(const struct inquiry *inquiry, const struct parties *parties,
                               snib_error *error)
 {
     enum outcome outcome = GONE;
-    for (size_t i = 0; i < sights->count; i++) {
-        if (!meant(look, &sights->all[i]) || !first_of_token(sights, i)) {
+    for (size_t i = 0; i < parties->count; i++) {
+        if (!meant(inquiry, &parties->all[i]) || !first_of_token(parties, i)) {
             continue;
         }
-        if (sights->all[i].token == 0) {
-            outcome = refuse(&sights->all[i], error);
+        if (parties->all[i].token == 0) {
+            outcome = refuse(&parties->all[i], error);
             continue;
         }
         snib_error why;
-        switch (snib_break(look->client, look->subject, sights->all[i].token, &why)) {
+        switch (snib_break(inquiry->client, inquiry->subject, parties->all[i].token, &why)) {
         case SNIB_OK:
             outcome = outcome == GONE ? BROKEN : outcome;
             break;
@@ -102,25 +102,26 @@ static enum outcome break_all(const struct look *look, const struct sights *sigh
     return outcome;
 }
 
-static enum outcome decide(const struct look *look, const struct sights *sights, snib_error *error)
+static enum outcome decide(const struct inquiry *inquiry, const struct parties *parties,
+                           snib_error *error)
 {
     size_t count = 0;
-    const struct sight *one = NULL;
-    for (size_t i = 0; i < sights->count; i++) {
-        if (meant(look, &sights->all[i])) {
+    const struct party *one = NULL;
+    for (size_t i = 0; i < parties->count; i++) {
+        if (meant(inquiry, &parties->all[i])) {
             count++;
-            one = one ? one : &sights->all[i];
+            one = one ? one : &parties->all[i];
         }
     }
-    if (count == 0 && look->token && sights->holders) {
+    if (count == 0 && inquiry->token && parties->holders) {
         (void)snprintf(error->message, sizeof error->message, "token %" PRIu64 " holds no longer",
-                       look->token);
+                       inquiry->token);
     }
     if (count == 0) {
         return GONE;
     }
-    if (look->yes) {
-        return break_all(look, sights, error);
+    if (inquiry->yes) {
+        return break_all(inquiry, parties, error);
     }
     if (one->token == 0) {
         return refuse(one, error);
@@ -131,26 +132,26 @@ static enum outcome decide(const struct look *look, const struct sights *sights,
     return ASKED;
 }
 
-static void print_json(const struct look *look, const struct sights *sights, enum outcome outcome,
-                       const char *reason)
+static void print_json(const struct inquiry *inquiry, const struct parties *parties,
+                       enum outcome outcome, const char *reason)
 {
     struct json j = {.out = stdout};
-    look_json(&j, look, "break");
-    json_text(&j, "name", look->subject);
+    inquiry_json(&j, inquiry, "break");
+    json_text(&j, "name", inquiry->subject);
     json_text(&j, "outcome", outcome_names[outcome]);
     json_text(&j, "reason", reason[0] ? reason : NULL);
-    show_json(&j, sights, 0, sights->count);
+    show_json(&j, parties, 0, parties->count);
     json_close(&j, '}');
 }
 
-static int conclude(const struct look *look, const struct sights *sights, enum outcome outcome,
-                    const char *reason)
+static int conclude(const struct inquiry *inquiry, const struct parties *parties,
+                    enum outcome outcome, const char *reason)
 {
-    if (look->json) {
-        print_json(look, sights, outcome, reason);
+    if (inquiry->json) {
+        print_json(inquiry, parties, outcome, reason);
     } else if (outcome == BROKEN) {
         puts("broken");
-    } else if (outcome == GONE && sights->holders && !reason[0]) {
+    } else if (outcome == GONE && parties->holders && !reason[0]) {
         puts("they let go by themselves meanwhile");
     } else if (reason[0]) {
         fflush(stdout); /* the table comes before the reason */
@@ -161,26 +162,26 @@ static int conclude(const struct look *look, const struct sights *sights, enum o
 
 int command_break(int argc, char *argv[])
 {
-    struct look look = {0};
-    struct sights sights = {0};
+    struct inquiry inquiry = {0};
+    struct parties parties = {0};
     snib_error error = {0};
-    int status =
-        look_read(&look, argc, argv, LOOK_URL | LOOK_YES | LOOK_SUBJECT | LOOK_NEEDS, help);
-    status = status < 0 ? look_open(&look) : status;
+    int status = inquiry_read(&inquiry, argc, argv,
+                              INQUIRY_URL | INQUIRY_YES | INQUIRY_SUBJECT | INQUIRY_NEEDS, help);
+    status = status < 0 ? inquiry_open(&inquiry) : status;
     if (status >= 0) {
-        return look_end(&look, status);
+        return inquiry_end(&inquiry, status);
     }
-    if (snib_inspect(look.client, look.subject, show_keep, &sights, &error) < 0) {
-        status = look_failed(&error);
+    if (snib_inspect(inquiry.client, inquiry.subject, show_keep, &parties, &error) < 0) {
+        status = client_fail(&error);
     } else {
-        if (!look.json) {
-            look_print(&look, &sights);
+        if (!inquiry.json) {
+            inquiry_print(&inquiry, &parties);
             fflush(stdout); /* before the engine is asked: that may take its time */
         }
-        enum outcome outcome = decide(&look, &sights, &error);
-        status = outcome == FAILED ? look_failed(&error)
-                                   : conclude(&look, &sights, outcome, error.message);
+        enum outcome outcome = decide(&inquiry, &parties, &error);
+        status = outcome == FAILED ? client_fail(&error)
+                                   : conclude(&inquiry, &parties, outcome, error.message);
     }
-    show_free(&sights);
-    return look_end(&look, status);
+    show_free(&parties);
+    return inquiry_end(&inquiry, status);
 }

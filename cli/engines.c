@@ -5,7 +5,7 @@
  * Asks nobody and opens nothing: it works where no engine does.
  */
 #include "command.h"
-#include "look.h"
+#include "inquiry.h"
 #include "table.h"
 
 #include <string.h>
@@ -21,11 +21,11 @@ static const char help[] =
     "\n"
     "Status: 0; 64 usage, 70 internal.\n";
 
-static void print_json(const struct look *look)
+static void print_json(const struct inquiry *inquiry)
 {
     struct json j = {.out = stdout};
     const snib_engine_info *info;
-    look_json(&j, look, "engines");
+    inquiry_json(&j, inquiry, "engines");
     json_open(&j, "engines", '[');
     for (size_t i = 0; (info = snib_engine_at(i)) != NULL; i++) {
         json_open(&j, NULL, '{');
@@ -100,17 +100,17 @@ static void print_engine(const snib_engine_info *info)
 
 int command_engines(int argc, char *argv[])
 {
-    struct look look = {0};
+    struct inquiry inquiry = {0};
     const snib_engine_info *info;
-    int status = look_read(&look, argc, argv, 0, help);
+    int status = inquiry_read(&inquiry, argc, argv, 0, help);
     if (status >= 0) {
-        return look_end(&look, status);
+        return inquiry_end(&inquiry, status);
     }
-    if (look.json) {
-        print_json(&look);
+    if (inquiry.json) {
+        print_json(&inquiry);
     }
-    for (size_t i = 0; !look.json && (info = snib_engine_at(i)) != NULL; i++) {
+    for (size_t i = 0; !inquiry.json && (info = snib_engine_at(i)) != NULL; i++) {
         print_engine(info);
     }
-    return look_end(&look, 0);
+    return inquiry_end(&inquiry, 0);
 }

@@ -6,8 +6,9 @@
  * what writes is all a script needs. Between the check and the write of the command a newer holder
  * may still come by: the window is small, not closed, and the manual says so.
  */
+#include "client.h"
 #include "command.h"
-#include "look.h"
+#include "inquiry.h"
 #include "options.h"
 #include "say.h"
 #include "token.h"
@@ -44,7 +45,7 @@ static const struct option known[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* As look_read: -1 to go on. */
+/* As inquiry_read: -1 to go on. */
 static int read_rest(struct request *request, char *rest[])
 {
     const char *inherited = getenv("SNIB_TOKEN");
@@ -83,7 +84,7 @@ static int read_request(struct request *request, int argc, char *argv[])
             break;
         case 'h':
             fputs(help, stdout);
-            return look_end(&(struct look){0}, 0);
+            return inquiry_end(&(struct inquiry){0}, 0);
         default:
             return options_complain(answer, argv, known);
         }
@@ -107,7 +108,7 @@ int command_guard(int argc, char *argv[])
     case SNIB_ESYS:
         return fail(STATUS_ENGINE, "%s", error.message);
     default:
-        return look_failed(&error);
+        return client_fail(&error);
     }
     if (!request.command) {
         return 0;

@@ -5,7 +5,7 @@
  * --names is for scripts and completion: names have no control characters, so a line is a name.
  */
 #include "command.h"
-#include "look.h"
+#include "inquiry.h"
 #include "say.h"
 #include "table.h"
 
@@ -21,26 +21,26 @@ static const char help[] =
     "\n"
     "Status: 0, also if there are none; 64 usage, 69 engine, 70 internal.\n";
 
-static void print_names(const struct sights *sights)
+static void print_names(const struct parties *parties)
 {
     size_t holders;
-    for (size_t i = 0; i < sights->count; i = show_same_name(sights, i, &holders)) {
-        print_safe(stdout, sights->all[i].name);
+    for (size_t i = 0; i < parties->count; i = show_same_name(parties, i, &holders)) {
+        print_safe(stdout, parties->all[i].name);
         putchar('\n');
     }
 }
 
-static void print_json(const struct look *look, const struct sights *sights)
+static void print_json(const struct inquiry *inquiry, const struct parties *parties)
 {
     struct json j = {.out = stdout};
     size_t holders;
-    look_json(&j, look, "list");
-    json_text(&j, "prefix", look->subject ? look->subject : "");
+    inquiry_json(&j, inquiry, "list");
+    json_text(&j, "prefix", inquiry->subject ? inquiry->subject : "");
     json_open(&j, "locks", '[');
-    for (size_t i = 0, end; i < sights->count; i = end) {
-        end = show_same_name(sights, i, &holders);
+    for (size_t i = 0, end; i < parties->count; i = end) {
+        end = show_same_name(parties, i, &holders);
         json_open(&j, NULL, '{');
-        show_json_lock(&j, sights->all[i].name, sights, i, end);
+        show_json_lock(&j, parties->all[i].name, parties, i, end);
         json_close(&j, '}');
     }
     json_close(&j, ']');
@@ -48,7 +48,7 @@ static void print_json(const struct look *look, const struct sights *sights)
 }
 
 /* One line: the first holder and how many more, or nobody. */
-static void add_row(struct table *table, const struct sight *first, size_t holders, size_t waiting)
+static void add_row(struct table *table, const struct party *first, size_t holders, size_t waiting)
 {
     char age[SPAN_SIZE] = "";
     bool held = holders > 0;
@@ -73,19 +73,19 @@ static void add_row(struct table *table, const struct sight *first, size_t holde
     table_add(table, "%s", held ? first->label : "");
 }
 
-static void print_table(const struct look *look, const struct sights *sights)
+static void print_table(const struct inquiry *inquiry, const struct parties *parties)
 {
     struct table table = {
         .columns = 7,
         .heads = {"NAME", "HELD BY", "STATE", "MODE", "AGE", "WAITING", "LABEL"},
     };
     size_t count = 0, holders;
-    for (size_t i = 0, end; i < sights->count; i = end, count++) {
-        end = show_same_name(sights, i, &holders);
-        add_row(&table, &sights->all[i], holders, end - i - holders);
+    for (size_t i = 0, end; i < parties->count; i = end, count++) {
+        end = show_same_name(parties, i, &holders);
+        add_row(&table, &parties->all[i], holders, end - i - holders);
     }
     printf("%zu %s in use (", count, count == 1 ? "lock" : "locks");
-    print_safe(stdout, snib_url(look->client));
+    print_safe(stdout, snib_url(inquiry->client));
     fputs(")\n", stdout);
     if (count) {
         table_print(&table, stdout, "  ");
@@ -95,27 +95,28 @@ static void print_table(const struct look *look, const struct sights *sights)
 
 int command_list(int argc, char *argv[])
 {
-    struct look look = {0};
-    struct sights sights = {0};
+    struct inquiry inquiry = {0};
+    struct parties parties = {0};
     snib_error error;
-    int status = look_read(&look, argc, argv, LOOK_URL | LOOK_NAMES | LOOK_SUBJECT, help);
-    status = status < 0 ? look_open(&look) : status;
+    int status =
+        inquiry_read(&inquiry, argc, argv, INQUIRY_URL | INQUIRY_NAMES | INQUIRY_SUBJECT, help);
+    status = status < 0 ? inquiry_open(&inquiry) : status;
     if (status >= 0) {
-        return look_end(&look, status);
+        return inquiry_end(&inquiry, status);
     }
-    if (snib_list(look.client, look.subject, show_keep, &sights, &error) < 0) {
-        status = look_failed(&error);
+    if (snib_list(inquiry.client, inquiry.subject, show_keep, &parties, &error) < 0) {
+        status = client_fail(&error);
     } else {
         status = 0;
-        show_sort(&sights);
-        if (look.json) {
-            print_json(&look, &sights);
-        } else if (look.names) {
-            print_names(&sights);
+        show_sort(&parties);
+        if (inquiry.json) {
+            print_json(&inquiry, &parties);
+        } else if (inquiry.names) {
+            print_names(&parties);
         } else {
-            print_table(&look, &sights);
+            print_table(&inquiry, &parties);
         }
     }
-    show_free(&sights);
-    return look_end(&look, status);
+    show_free(&parties);
+    return inquiry_end(&inquiry, status);
 }

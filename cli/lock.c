@@ -16,7 +16,6 @@
 #include "clock.h"
 #include "command.h"
 #include "say.h"
-#include "secret.h"
 #include "traits.h"
 
 #include <errno.h>
@@ -33,65 +32,20 @@
 
 static int status_of(const struct lock *lock, const snib_error *error)
 {
-    switch (error->code) {
-    case SNIB_EBUSY:
-        if (error->holder_left_ms > 0 && error->holder_left_ms != SNIB_FOREVER) {
-            char left[SPAN_SIZE];
-            tell("%s, for %s unless it is renewed", error->message,
-                 span_text(left, error->holder_left_ms));
-        } else {
-            tell("%s", error->message);
-        }
-        return lock->options->busy_status;
-    case SNIB_EINVAL:
-    case SNIB_EKIND:
-    case SNIB_EDEADLK:
-        return fail(STATUS_USAGE, "%s", error->message);
-    case SNIB_ENOMEM:
-    case SNIB_ESTATE:
-    case SNIB_ESYS:
-    case SNIB_ECANCELED:
-        return fail(STATUS_INTERNAL, "%s", error->message);
-    default:
-        return fail(STATUS_ENGINE, "%s", error->message);
+    if (error->code != SNIB_EBUSY) {
+        return client_fail(error);
     }
+    if (error->holder_left_ms > 0 && error->holder_left_ms != SNIB_FOREVER) {
+        char left[SPAN_SIZE];
+        tell("%s, for %s unless it is renewed", error->message,
+             span_text(left, error->holder_left_ms));
+    } else {
+        tell("%s", error->message);
+    }
+    return lock->options->busy_status;
 }
 
 /* ---- Open ------------------------------------------------------------------------------- */
-
-/* What an outer snib run has put into SNIB_URL has stars for its secrets. The configuration may
- * have them; then it must lead to the same place. */
-static int open_starred(struct lock *lock, const char *starred)
-{
-    char *outer = strdup(starred);
-    if (!outer) {
-        return fail(STATUS_INTERNAL, "out of memory");
-    }
-    unsetenv("SNIB_URL");
-    int status = 0;
-    if (snib_open(&lock->client, NULL, &lock->error) < 0) {
-        status = status_of(lock, &lock->error);
-    } else if (strcmp(snib_url(lock->client), outer) != 0) {
-        status = fail(STATUS_USAGE,
-                      "SNIB_URL is %s, without its password, as a snib run around this one has "
-                      "set it; put the URL into snib.conf, or the password into a file",
-                      outer);
-    }
-    free(outer);
-    return status;
-}
-
-static int open_client(struct lock *lock, struct options *o)
-{
-    const char *variable = getenv("SNIB_URL");
-    if (!o->url && variable && strstr(variable, "***")) {
-        return open_starred(lock, variable);
-    }
-    if (snib_open(&lock->client, o->url, &lock->error) < 0) {
-        return status_of(lock, &lock->error);
-    }
-    return 0;
-}
 
 int lock_open(struct lock *lock, struct options *o)
 {
@@ -102,19 +56,13 @@ int lock_open(struct lock *lock, struct options *o)
     if (!lock->leases || !lock->doubted) {
         return fail(STATUS_INTERNAL, "out of memory");
     }
-    int status = open_client(lock, o);
+    int status = client_open(&lock->client, &o->url);
     if (status != 0) {
         return status;
     }
-    const char *shown = snib_url(lock->client), *variable = getenv("SNIB_URL");
-    if (o->url_argument) {
-        secret_show(o->url_argument, shown);
-    }
-    secret_free(o->url);
-    o->url = NULL;
-    if (variable && strcmp(variable, shown) != 0) {
-        secret_forget("SNIB_URL");
-    }
+    const char *shown = snib_url(lock->client);
+    client_hide_url(&o->url, shown);
+    client_free_url(&o->url);
     status = traits_check(lock->client, o->require);
     if (status == 0 && snib_events(lock->client, &lock->event_fd, &lock->error) < 0) {
         status = status_of(lock, &lock->error);

@@ -14,7 +14,6 @@
 #include "command.h"
 #include "guess.h"
 #include "say.h"
-#include "secret.h"
 #include "traits.h"
 #include "value.h"
 
@@ -206,20 +205,12 @@ static int set_on_lost(struct options *o)
     return fail(STATUS_USAGE, "--on-lost: '%s' is not kill, term or ignore", optarg);
 }
 
-static int set_url(struct options *o)
-{
-    secret_free(o->url);
-    o->url_argument = optarg;
-    o->url = secret_take(optarg);
-    return o->url ? 0 : fail(STATUS_INTERNAL, "out of memory");
-}
-
 static int own_option(struct options *o, int answer)
 {
     int rc;
     switch (answer) {
     case 'U':
-        return set_url(o);
+        return client_take_url(&o->url, optarg);
     case 'v':
         tell_all(true);
         return 0;
@@ -366,7 +357,6 @@ int options_read(struct options *o, int argc, char *argv[], int which)
 void options_free(struct options *o)
 {
     free(o->names);
-    secret_free(o->url);
+    client_free_url(&o->url);
     o->names = NULL;
-    o->url = NULL;
 }

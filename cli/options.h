@@ -2,7 +2,7 @@
 #ifndef SNIB_CLI_OPTIONS_H
 #define SNIB_CLI_OPTIONS_H
 
-#include "snib.h"
+#include "client.h"
 
 #include <getopt.h>
 #include <stdbool.h>
@@ -13,10 +13,9 @@ enum on_lost { ON_LOST_KILL, ON_LOST_TERM, ON_LOST_IGNORE };
 struct options {
     const char **names; /* NAME, then those of --also */
     size_t name_count;
-    char *url;          /* a copy, wiped when freed; NULL: as configured */
-    char *url_argument; /* where it stood, hidden */
-    snib_options lock;  /* mode, permits, wait, ttl, max-hold, label */
-    unsigned require;   /* traits */
+    struct client_url url;
+    snib_options lock; /* mode, permits, wait, ttl, max-hold, label */
+    unsigned require;  /* traits */
     int busy_status;
     int64_t min_hold_ms;
     int64_t grace_ms; /* -1: not given */

@@ -62,19 +62,19 @@ static bool is_stopped(const char *who)
 
 int show_keep(const snib_seen *seen, void *arg)
 {
-    struct sights *sights = arg;
-    if (sights->count == sights->room) {
-        size_t room = sights->room ? sights->room * 2 : 16;
-        struct sight *more = realloc(sights->all, room * sizeof *more);
+    struct parties *parties = arg;
+    if (parties->count == parties->room) {
+        size_t room = parties->room ? parties->room * 2 : 16;
+        struct party *more = realloc(parties->all, room * sizeof *more);
         if (!more) {
             fputs("snib: out of memory\n", stderr);
             exit(70);
         }
-        sights->all = more;
-        sights->room = room;
+        parties->all = more;
+        parties->room = room;
     }
-    struct sight *sight = &sights->all[sights->count];
-    *sight = (struct sight){
+    struct party *party = &parties->all[parties->count];
+    *party = (struct party){
         .name = strdup(seen->name),
         .who = strdup(seen->who),
         .label = strdup(seen->label),
@@ -86,54 +86,54 @@ int show_keep(const snib_seen *seen, void *arg)
         .age_ms = -1,
         .left_ms = seen->left_ms,
         .stopped = is_stopped(seen->who),
-        .seen = sights->count,
+        .seen = parties->count,
     };
-    if (!sight->name || !sight->who || !sight->label) {
+    if (!party->name || !party->who || !party->label) {
         fputs("snib: out of memory\n", stderr);
         exit(70);
     }
     if (seen->since_unix_ms > 0) {
         int64_t age = wall_ms() - seen->since_unix_ms;
-        sight->age_ms = age > 0 ? age : 0; /* the clock that wrote it may be ahead of ours */
+        party->age_ms = age > 0 ? age : 0; /* the clock that wrote it may be ahead of ours */
     }
-    sights->count++;
-    sights->holders += seen->place == 0 ? 1 : 0;
+    parties->count++;
+    parties->holders += seen->place == 0 ? 1 : 0;
     return 0;
 }
 
-void show_free(struct sights *sights)
+void show_free(struct parties *parties)
 {
-    for (size_t i = 0; i < sights->count; i++) {
-        free(sights->all[i].name);
-        free(sights->all[i].who);
-        free(sights->all[i].label);
+    for (size_t i = 0; i < parties->count; i++) {
+        free(parties->all[i].name);
+        free(parties->all[i].who);
+        free(parties->all[i].label);
     }
-    free(sights->all);
-    *sights = (struct sights){0};
+    free(parties->all);
+    *parties = (struct parties){0};
 }
 
 /* Stable: holders stay before waiters, and those in order. */
 static int by_name(const void *a, const void *b)
 {
-    const struct sight *x = a;
-    const struct sight *y = b;
+    const struct party *x = a;
+    const struct party *y = b;
     int order = strcmp(x->name, y->name);
     return order != 0 ? order : x->seen < y->seen ? -1 : x->seen > y->seen;
 }
 
-void show_sort(struct sights *sights)
+void show_sort(struct parties *parties)
 {
-    if (sights->count > 1) {
-        qsort(sights->all, sights->count, sizeof *sights->all, by_name);
+    if (parties->count > 1) {
+        qsort(parties->all, parties->count, sizeof *parties->all, by_name);
     }
 }
 
-size_t show_same_name(const struct sights *sights, size_t from, size_t *holders)
+size_t show_same_name(const struct parties *parties, size_t from, size_t *holders)
 {
     size_t to = from;
     *holders = 0;
-    while (to < sights->count && strcmp(sights->all[to].name, sights->all[from].name) == 0) {
-        *holders += sights->all[to].place == 0 ? 1 : 0;
+    while (to < parties->count && strcmp(parties->all[to].name, parties->all[from].name) == 0) {
+        *holders += parties->all[to].place == 0 ? 1 : 0;
         to++;
     }
     return to;
@@ -169,7 +169,7 @@ static void show_since(char out[24], int64_t unix_ms)
     strftime(out, 24, same_day ? "%H:%M:%S" : "%Y-%m-%d %H:%M", &at);
 }
 
-static void add_row(struct table *table, const struct sight *s)
+static void add_row(struct table *table, const struct party *s)
 {
     char since[24], age[SPAN_SIZE], left[SPAN_SIZE];
     bool leased = s->left_ms >= 0 && s->left_ms != SNIB_FOREVER;
@@ -193,14 +193,14 @@ static void add_row(struct table *table, const struct sight *s)
     table_add(table, "%s", s->label);
 }
 
-void show_table(const struct sights *sights, FILE *out)
+void show_table(const struct parties *parties, FILE *out)
 {
     struct table table = {
         .columns = 9,
         .heads = {"", "WHO", "STATE", "MODE", "SINCE", "AGE", "LEFT", "TOKEN", "LABEL"},
     };
-    for (size_t i = 0; i < sights->count; i++) {
-        add_row(&table, &sights->all[i]);
+    for (size_t i = 0; i < parties->count; i++) {
+        add_row(&table, &parties->all[i]);
     }
     table_print(&table, out, "  ");
     table_free(&table);
@@ -208,7 +208,7 @@ void show_table(const struct sights *sights, FILE *out)
 
 /* ---- For programs ----------------------------------------------------------------------- */
 
-static void json_sight(struct json *j, const struct sight *s)
+static void json_party(struct json *j, const struct party *s)
 {
     json_open(j, NULL, '{');
     json_text(j, "who", s->who);
@@ -237,34 +237,34 @@ static void json_sight(struct json *j, const struct sight *s)
     json_close(j, '}');
 }
 
-void show_json(struct json *j, const struct sights *sights, size_t from, size_t to)
+void show_json(struct json *j, const struct parties *parties, size_t from, size_t to)
 {
     json_open(j, "holders", '[');
     for (size_t i = from; i < to; i++) {
-        if (sights->all[i].place == 0) {
-            json_sight(j, &sights->all[i]);
+        if (parties->all[i].place == 0) {
+            json_party(j, &parties->all[i]);
         }
     }
     json_close(j, ']');
     json_open(j, "waiters", '[');
     for (size_t i = from; i < to; i++) {
-        if (sights->all[i].place > 0) {
-            json_sight(j, &sights->all[i]);
+        if (parties->all[i].place > 0) {
+            json_party(j, &parties->all[i]);
         }
     }
     json_close(j, ']');
 }
 
-void show_json_lock(struct json *j, const char *name, const struct sights *sights, size_t from,
+void show_json_lock(struct json *j, const char *name, const struct parties *parties, size_t from,
                     size_t to)
 {
-    bool counted = from < to && sights->all[from].mode == SNIB_COUNTED;
+    bool counted = from < to && parties->all[from].mode == SNIB_COUNTED;
     json_text(j, "name", name);
-    json_boolean(j, "held", from < to && sights->all[from].place == 0);
-    if (counted && sights->all[from].permits > 0) {
-        json_integer(j, "permits", sights->all[from].permits);
+    json_boolean(j, "held", from < to && parties->all[from].place == 0);
+    if (counted && parties->all[from].permits > 0) {
+        json_integer(j, "permits", parties->all[from].permits);
     } else {
         json_null(j, "permits");
     }
-    show_json(j, sights, from, to);
+    show_json(j, parties, from, to);
 }

@@ -7,7 +7,7 @@
 #include <snib.h>
 
 /* A holder or waiter, kept. */
-struct sight {
+struct party {
     char *name, *who, *label;
     uint64_t token;
     int mode;
@@ -20,26 +20,27 @@ struct sight {
 };
 
 /* What was seen, names together, holders first, then waiters in order. */
-struct sights {
-    struct sight *all;
+struct parties {
+    struct party *all;
     size_t count, room;
     size_t holders;
 };
 
-/* For snib_inspect and snib_list; `arg` is a struct sights. */
+/* For snib_inspect and snib_list; `arg` is a struct parties. */
 snib_seen_fn show_keep;
-void show_free(struct sights *);
+void show_free(struct parties *);
 
 /* The part from `from` on that is about one name: where it ends, and how many of it hold. */
-size_t show_same_name(const struct sights *, size_t from, size_t *holders);
+size_t show_same_name(const struct parties *, size_t from, size_t *holders);
 
-void show_sort(struct sights *); /* by name */
+void show_sort(struct parties *); /* by name */
 
-const char *show_mode(int mode);                /* "exclusive" */
-void show_table(const struct sights *, FILE *); /* all of them, of one name */
+const char *show_mode(int mode);                 /* "exclusive" */
+void show_table(const struct parties *, FILE *); /* all of them, of one name */
 
 /* The holders and the waiters among [from, to); with what is said of the lock itself. */
-void show_json(struct json *, const struct sights *, size_t from, size_t to);
-void show_json_lock(struct json *, const char *name, const struct sights *, size_t from, size_t to);
+void show_json(struct json *, const struct parties *, size_t from, size_t to);
+void show_json_lock(struct json *, const char *name, const struct parties *, size_t from,
+                    size_t to);
 
 #endif

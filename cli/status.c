@@ -3,7 +3,7 @@
  * snib status NAME: who holds it, since when, who waits. Asks once and takes nothing.
  */
 #include "command.h"
-#include "look.h"
+#include "inquiry.h"
 
 static const char help[] =
     "usage: snib status [OPTIONS] NAME\n"
@@ -17,34 +17,35 @@ static const char help[] =
     "\n"
     "Status: 0 held, 1 free; 64 usage, 69 engine, 70 internal.\n";
 
-static void print_json(const struct look *look, const struct sights *sights)
+static void print_json(const struct inquiry *inquiry, const struct parties *parties)
 {
     struct json j = {.out = stdout};
-    look_json(&j, look, "status");
-    show_json_lock(&j, look->subject, sights, 0, sights->count);
+    inquiry_json(&j, inquiry, "status");
+    show_json_lock(&j, inquiry->subject, parties, 0, parties->count);
     json_close(&j, '}');
 }
 
 int command_status(int argc, char *argv[])
 {
-    struct look look = {0};
-    struct sights sights = {0};
+    struct inquiry inquiry = {0};
+    struct parties parties = {0};
     snib_error error;
-    int status = look_read(&look, argc, argv, LOOK_URL | LOOK_SUBJECT | LOOK_NEEDS, help);
-    status = status < 0 ? look_open(&look) : status;
+    int status =
+        inquiry_read(&inquiry, argc, argv, INQUIRY_URL | INQUIRY_SUBJECT | INQUIRY_NEEDS, help);
+    status = status < 0 ? inquiry_open(&inquiry) : status;
     if (status >= 0) {
-        return look_end(&look, status);
+        return inquiry_end(&inquiry, status);
     }
-    if (snib_inspect(look.client, look.subject, show_keep, &sights, &error) < 0) {
-        status = look_failed(&error);
+    if (snib_inspect(inquiry.client, inquiry.subject, show_keep, &parties, &error) < 0) {
+        status = client_fail(&error);
     } else {
-        status = sights.holders ? 0 : 1;
-        if (look.json) {
-            print_json(&look, &sights);
+        status = parties.holders ? 0 : 1;
+        if (inquiry.json) {
+            print_json(&inquiry, &parties);
         } else {
-            look_print(&look, &sights);
+            inquiry_print(&inquiry, &parties);
         }
     }
-    show_free(&sights);
-    return look_end(&look, status);
+    show_free(&parties);
+    return inquiry_end(&inquiry, status);
 }

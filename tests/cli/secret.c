@@ -140,6 +140,33 @@ static void configure(const char *url)
     close(fd);
 }
 
+TEST(every_command_refuses_stars_in_the_same_words_or_finds_the_password_in_the_configuration)
+{
+    static const char *const commands[][3] = {
+        {"run", "y", "true"}, {"hold", "y", NULL}, {"status", "y", NULL}, {"list", NULL, NULL}};
+    static const int found[] = {0, 0, 1, 0};
+    char *first = NULL;
+    const char *url = secret_url();
+    char starred[500];
+    snprintf(starred, sizeof starred, "fake://me:***@host%s", strchr(strstr(url, "@"), '/'));
+    move_home();
+    for (int configured = 0; configured < 2; configured++) {
+        for (size_t i = 0; i < 4; i++) {
+            setenv("SNIB_URL", starred, 1);
+            const struct capture *said = capture_command((const char *const[]){
+                STAGE_SNIB, commands[i][0], commands[i][1], commands[i][2], NULL});
+            CHECK_INT(said->status, ==, configured ? found[i] : 64);
+            if (!configured) {
+                CHECK(strstr(said->err, "without its password"));
+                CHECK_STR(said->err, first ? first : said->err);
+                first = first ? first : strdup(said->err);
+            }
+        }
+        configure(url);
+    }
+    free(first);
+}
+
 TEST(a_run_inside_a_run_finds_the_password_in_the_configuration_or_says_what_is_missing)
 {
     const char *url = secret_url();
