@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * snib break NAME: take a lock away from whoever holds it.
+ * snib break NAME: get a lock back from whoever holds it.
+ *
+ * A request: the holder is told, and nobody else enters before it has gone or its lease is over, so
+ * that no two jobs run side by side. With --force it is taken away now, and what that means is
+ * said.
  *
  * Shows whom it is about, and does it only with --yes, to those it has shown: each is named to the
  * engine by its token, so a holder that came meanwhile is spared. --token narrows that to what was
@@ -15,17 +19,18 @@
 
 static const char help[] =
     "usage: snib break [OPTIONS] NAME\n"
-    "Takes the lock NAME away from its holder. Without --yes: shows who that is.\n"
+    "Asks the holder of the lock NAME to give it up. Without --yes: shows who it is.\n"
     "\n"
     "      --yes       do it\n"
+    "      --force     take it away now, though its job may still run; says how long\n"
     "      --token N   only if N is the token it is held with\n"
     "  -U, --url URL   the engine: file:, redis://HOST, ... ($SNIB_URL, snib.conf)\n"
     "      --json      for programs; see docs/json.md\n"
     "\n"
-    "A holder learns of it at its next renewal and may work on until then; `snib run`\n"
-    "then stops its command. With file: the kernel keeps the lock for the process:\n"
-    "one that listens (`snib run`, `snib hold`) is asked to give up, any other is\n"
-    "named, and you end it yourself.\n"
+    "A holder learns of it at once or at its next renewal; `snib run` then stops its\n"
+    "command and gives the lock back. The next one gets it then, or when the lease is\n"
+    "over. With file: the kernel keeps the lock for its process: one that does not\n"
+    "listen is named, and you end it yourself; --force cannot change that.\n"
     "\n"
     "Status: 0 broken; 1 not held (any more), or not with that token; 75 not done;\n"
     "64 usage, 69 engine, 70 internal.\n";
@@ -70,6 +75,23 @@ static enum outcome refuse(const struct party *party, snib_error *error)
     return REFUSED;
 }
 
+static int take_from(const struct inquiry *inquiry, const struct party *party, snib_error *why)
+{
+    return inquiry->force ? snib_seize(inquiry->client, inquiry->subject, party->token, why)
+                          : snib_break(inquiry->client, inquiry->subject, party->token, why);
+}
+
+/* Whoever was robbed may not know it yet. */
+static void say_still(const struct inquiry *inquiry, const struct party *party, snib_error *error)
+{
+    char span[SPAN_SIZE];
+    if (inquiry->force && party->left_ms > 0 && party->left_ms != SNIB_FOREVER) {
+        (void)snprintf(error->message, sizeof error->message,
+                       "taken away; the job of %s may still run for %s", party->who,
+                       span_text(span, party->left_ms));
+    }
+}
+
 /* FAILED: the engine could not be asked; `error` says why. */
 static enum outcome break_all(const struct inquiry *inquiry, const struct parties *parties,
                               snib_error *error)
@@ -84,9 +106,10 @@ static enum outcome break_all(const struct inquiry *inquiry, const struct partie
             continue;
         }
         snib_error why;
-        switch (snib_break(inquiry->client, inquiry->subject, parties->all[i].token, &why)) {
+        switch (take_from(inquiry, &parties->all[i], &why)) {
         case SNIB_OK:
             outcome = outcome == GONE ? BROKEN : outcome;
+            say_still(inquiry, &parties->all[i], error);
             break;
         case SNIB_ELOST:
             break;
@@ -151,6 +174,10 @@ static int conclude(const struct inquiry *inquiry, const struct parties *parties
         print_json(inquiry, parties, outcome, reason);
     } else if (outcome == BROKEN) {
         puts("broken");
+        fflush(stdout);
+        if (reason[0]) {
+            say("%s", reason);
+        }
     } else if (outcome == GONE && parties->holders && !reason[0]) {
         puts("they let go by themselves meanwhile");
     } else if (reason[0]) {

@@ -33,5 +33,6 @@ int command_list(int argc, char *argv[]);
 int command_break(int argc, char *argv[]);
 int command_guard(int argc, char *argv[]);
 int command_engines(int argc, char *argv[]);
+int command_doctor(int argc, char *argv[]);
 
 #endif

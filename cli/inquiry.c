@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { JSON = 256, NAMES, YES, TOKEN, HELP };
+enum { JSON = 256, NAMES, YES, FORCE, TOKEN, HELP };
 
 static const struct known {
     struct option option;
@@ -28,6 +28,7 @@ static const struct known {
     {{"url", required_argument, NULL, 'U'}, INQUIRY_URL},
     {{"names", no_argument, NULL, NAMES}, INQUIRY_NAMES},
     {{"yes", no_argument, NULL, YES}, INQUIRY_YES},
+    {{"force", no_argument, NULL, FORCE}, INQUIRY_YES},
     {{"token", required_argument, NULL, TOKEN}, INQUIRY_YES},
 };
 
@@ -57,6 +58,9 @@ static int one_option(struct inquiry *inquiry, int answer, const char *help)
     case YES:
         inquiry->yes = true;
         return -1;
+    case FORCE:
+        inquiry->force = true;
+        return -1;
     case TOKEN:
         return token_read(&inquiry->token, optarg)
                    ? -1
@@ -72,6 +76,15 @@ static int one_option(struct inquiry *inquiry, int answer, const char *help)
 
 static int read_subject(struct inquiry *inquiry, int argc, char *argv[], unsigned which)
 {
+    if (optind < argc && which & INQUIRY_PLACE) {
+        if (inquiry->url.secret) {
+            return fail(STATUS_USAGE, "'%s' is a second URL", argv[optind]);
+        }
+        int status = client_take_url(&inquiry->url, argv[optind++]);
+        if (status != 0) {
+            return status;
+        }
+    }
     if (optind < argc && which & INQUIRY_SUBJECT) {
         inquiry->subject = argv[optind++];
     }

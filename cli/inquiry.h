@@ -9,7 +9,7 @@
 
 /* What status, list, break and engines were asked, and the client they ask. */
 struct inquiry {
-    bool json, names, yes;
+    bool json, names, yes, force;
     uint64_t token;      /* 0: not given */
     const char *subject; /* NAME or PREFIX; NULL: not given */
     snib *client;
@@ -20,9 +20,10 @@ struct inquiry {
 enum {
     INQUIRY_URL = 1,
     INQUIRY_NAMES = 2,   /* --names */
-    INQUIRY_YES = 4,     /* --yes and --token */
+    INQUIRY_YES = 4,     /* --yes, --force and --token */
     INQUIRY_SUBJECT = 8, /* may have an argument */
-    INQUIRY_NEEDS = 16   /* must have it */
+    INQUIRY_NEEDS = 16,  /* must have it */
+    INQUIRY_PLACE = 32   /* may have a URL as its argument */
 };
 
 /* Read the options. Answers -1 to go on, else the exit status. */

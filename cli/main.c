@@ -21,9 +21,10 @@ static const struct command commands[] = {
     {"hold", "hold a lock until stdin closes", command_hold},
     {"status", "who holds a lock, who waits for it", command_status},
     {"list", "all locks in use", command_list},
-    {"break", "take a lock away from its holder", command_break},
+    {"break", "ask the holder of a lock to give it up", command_break},
     {"guard", "refuse a file to those whose token is too old", command_guard},
     {"engines", "the engines, and what each one promises", command_engines},
+    {"doctor", "what is promised here, and what to change", command_doctor},
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])

@@ -15,9 +15,10 @@ _snib_options_hold='--nonblock --wait --conflict-exit-code --shared --exclusive 
     -n -w -E -s -x -U -v -h'
 _snib_options_status='--url --json --help -U -h'
 _snib_options_list='--url --names --json --help -U -h'
-_snib_options_break='--yes --token --url --json --help -U -h'
+_snib_options_break='--yes --force --token --url --json --help -U -h'
 _snib_options_guard='--token --help -h'
 _snib_options_engines='--json --help -h'
+_snib_options_doctor='--url --json --help -U -h'
 _snib_traits='fair shared counted leased ttl-per-lock token-span cross-host at-once
     survives-server-loss breaks'
 
@@ -170,7 +171,7 @@ _snib() {
     command=${words[1]}
     if ((${#words[@]} <= 2)); then
         mapfile -t COMPREPLY < <(compgen -W \
-            'run hold status list break guard engines --help --version' -- "$typed")
+            'run hold status list break guard engines doctor --help --version' -- "$typed")
         return
     fi
     options=_snib_options_$command

@@ -85,9 +85,10 @@ complete -c snib -n __snib_needs_command -a run -d 'run a command while holding 
 complete -c snib -n __snib_needs_command -a hold -d 'hold a lock until stdin closes'
 complete -c snib -n __snib_needs_command -a status -d 'who holds a lock, who waits for it'
 complete -c snib -n __snib_needs_command -a list -d 'all locks in use'
-complete -c snib -n __snib_needs_command -a break -d 'take a lock away from its holder'
+complete -c snib -n __snib_needs_command -a break -d 'ask the holder of a lock to give it up'
 complete -c snib -n __snib_needs_command -a guard -d 'refuse a file to those whose token is too old'
 complete -c snib -n __snib_needs_command -a engines -d 'the engines, and what each one promises'
+complete -c snib -n __snib_needs_command -a doctor -d 'what is promised here, and what to change'
 complete -c snib -n __snib_needs_command -s V -l version -d 'the version'
 complete -c snib -s h -l help -d 'options and statuses'
 
@@ -116,10 +117,12 @@ complete -c snib -n "$run" -l grace -x -d 'from TERM to the end of the lease'
 complete -c snib -n '__snib_is run guard; and not __snib_needs_subject' \
     -a '(__snib_command)'
 
-complete -c snib -n "$asks" -s U -l url -x -a '(__snib_urls)' -d 'the engine'
-complete -c snib -n "$asks; or __snib_is engines" -l json -d 'for programs'
+complete -c snib -n "$asks; or __snib_is doctor" -s U -l url -x -a '(__snib_urls)' -d 'the engine'
+complete -c snib -n "$asks; or __snib_is engines doctor" -l json -d 'for programs'
 complete -c snib -n "$asks; and __snib_needs_subject" -a '(__snib_locks)'
 complete -c snib -n '__snib_is list' -l names -d 'the names alone'
 complete -c snib -n '__snib_is break' -l yes -d 'do it'
+complete -c snib -n '__snib_is break' -l force -d 'take it away now'
+complete -c snib -n '__snib_is doctor; and __snib_needs_subject' -a '(__snib_urls)'
 complete -c snib -n '__snib_is break guard' -l token -x -d 'the fencing token'
 complete -c snib -n '__snib_is guard; and __snib_needs_subject' -F

@@ -149,8 +149,12 @@ SNIB__CHECKED int snib_open(snib **out, const char *url, snib_error *err);
  */
 void snib_close(snib *client);
 
-/* The URL in use, without secrets. */
+/* The URL in use, without secrets, and with the place that is really used: "file:///var/lib/snib"
+ * for "file:". */
 const char *snib_url(const snib *client);
+
+/* Where that URL comes from: "given" to snib_open, "SNIB_URL", "/etc/snib.conf", "the default". */
+const char *snib_origin(const snib *client);
 
 /* ---- Acquire and release ---------------------------------------------------------------- */
 

@@ -63,6 +63,7 @@ static void free_client(snib *client)
     free(client->session.state);
     free(client->values);
     free(client->shown_url);
+    free(client->origin);
     snib__url_free(&client->url, &client->settings);
     if (client->pid == snib__pid()) {
         pthread_mutex_destroy(&client->lock);
@@ -160,6 +161,20 @@ static int read_params(snib *client, const struct snib__engine *engine, snib_err
     return SNIB_OK;
 }
 
+/* The engine knows better than the URL where it locks: show that, with the URL's parameters. */
+static int show_where(snib *client)
+{
+    const char *query = strchr(client->shown_url, '?');
+    char *shown = NULL;
+    if (asprintf(&shown, "%s://%s%s", client->url.scheme, client->session.where,
+                 query ? query : "") < 0) {
+        return SNIB_ENOMEM;
+    }
+    free(client->shown_url);
+    client->shown_url = shown;
+    return SNIB_OK;
+}
+
 static int open_session(snib *client, const struct snib__engine *engine, snib_error *err)
 {
     struct snib__session *s = &client->session;
@@ -177,7 +192,8 @@ static int open_session(snib *client, const struct snib__engine *engine, snib_er
     }
     client->opened = true;
     client->possible = s->traits;
-    return snib__options_read(&client->normal, client, NULL, err);
+    rc = s->where ? show_where(client) : SNIB_OK;
+    return rc < 0 ? rc : snib__options_read(&client->normal, client, NULL, err);
 }
 
 int snib__open_engine(snib **out, const struct snib__engine *engine, const char *url, bool manual,
@@ -215,13 +231,19 @@ int snib_open(snib **out, const char *url, snib_error *err)
     }
     *out = NULL;
     char *configured = NULL;
+    char *origin = NULL;
     int rc = SNIB_OK;
     if (!url) {
-        rc = snib__config_url(&configured, err);
+        rc = snib__config_url(&configured, &origin, err);
         url = configured;
     }
     if (rc == 0) {
         rc = snib__open_engine(out, NULL, url, false, err);
+    }
+    if (rc == 0) {
+        (*out)->origin = origin;
+    } else {
+        free(origin);
     }
     if (configured) {
         explicit_bzero(configured, strlen(configured));
@@ -233,6 +255,11 @@ int snib_open(snib **out, const char *url, snib_error *err)
 const char *snib_url(const snib *client)
 {
     return client ? client->shown_url : NULL;
+}
+
+const char *snib_origin(const snib *client)
+{
+    return client && client->origin ? client->origin : "given";
 }
 
 /* ---- Close ------------------------------------------------------------------------------ */

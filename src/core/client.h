@@ -40,6 +40,7 @@ struct snib {
     struct snib__settings settings;
     union snib__value *values; /* the engine's parameters */
     char *shown_url;
+    char *origin; /* where the URL comes from; NULL: given */
     char who[96];
 
     bool opened;                 /* engine->open succeeded */

@@ -304,7 +304,7 @@ static int password_entry(struct passwd *entry, struct passwd **found, char **bu
 }
 
 /* A user without an absolute home has no file. */
-static int read_user_file(char **out, snib_error *err)
+static int read_user_file(char **out, char **origin, snib_error *err)
 {
     struct passwd entry;
     struct passwd *found;
@@ -316,33 +316,56 @@ static int read_user_file(char **out, snib_error *err)
             rc = out_of_memory(err);
         } else {
             rc = snib__config_read(out, path, err);
-            free(path);
+            if (*out != NULL) {
+                *origin = path;
+            } else {
+                free(path);
+            }
         }
     }
     free(buffer);
     return rc;
 }
 
-int snib__config_url(char **out, snib_error *err)
+/* The first of the places that names one. */
+static int find(char **out, char **origin, snib_error *err)
 {
-    *out = NULL;
     const char *variable = secure_getenv("SNIB_URL");
     if (variable != NULL) {
         if (*variable == '\0') {
             return snib__fail(err, SNIB_EINVAL, 0, "SNIB_URL is empty: unset it, or name a URL");
         }
-        return copy(out, variable, err);
+        int rc = copy(origin, "SNIB_URL", err);
+        return rc == 0 ? copy(out, variable, err) : rc;
     }
-
     int rc = 0;
     if (getauxval(AT_SECURE) == 0) {
-        rc = read_user_file(out, err);
+        rc = read_user_file(out, origin, err);
     }
     if (rc == 0 && *out == NULL) {
         rc = snib__config_read(out, SYSTEM_FILE, err);
+        if (rc == 0 && *out != NULL) {
+            rc = copy(origin, SYSTEM_FILE, err);
+        }
     }
     if (rc == 0 && *out == NULL) {
-        rc = copy(out, "file:", err);
+        rc = copy(origin, "the default", err);
+        rc = rc == 0 ? copy(out, "file:", err) : rc;
+    }
+    return rc;
+}
+
+int snib__config_url(char **out, char **origin, snib_error *err)
+{
+    *out = *origin = NULL;
+    int rc = find(out, origin, err);
+    if (rc < 0) {
+        if (*out != NULL) {
+            explicit_bzero(*out, strlen(*out));
+        }
+        free(*out);
+        free(*origin);
+        *out = *origin = NULL;
     }
     return rc;
 }

@@ -5,8 +5,9 @@
 #include "snib.h"
 
 /* The URL to use when the caller names none: SNIB_URL, the user's snib.conf, the system's, else
- * "file:". *out is malloc'd. A configuration that must not be trusted is an error, not skipped. */
-int snib__config_url(char **out, snib_error *err);
+ * "file:". *out and *origin, for people ("SNIB_URL", "/etc/snib.conf"), are malloc'd. A
+ * configuration that must not be trusted is an error, not skipped. */
+int snib__config_url(char **out, char **origin, snib_error *err);
 
 /* One configuration file; *out stays NULL if the file is not there or names no URL. */
 int snib__config_read(char **out, const char *path, snib_error *err);

@@ -70,9 +70,10 @@ static void say(struct snib__request *r, int code)
     case SNIB_OK:
         return;
     case SNIB_EUNKNOWN:
-        snib__fail(r->err, code, 0,
-                   "%s: no answer about lock '%s'%s%s; if it was granted after all, it is given back",
-                   scheme, name, contact->why[0] ? ": " : "", contact->why);
+        snib__fail(
+            r->err, code, 0,
+            "%s: no answer about lock '%s'%s%s; if it was granted after all, it is given back",
+            scheme, name, contact->why[0] ? ": " : "", contact->why);
         return;
     case SNIB_ECANCELED:
         snib__fail(r->err, code, 0, "%s: wait for lock '%s' cancelled", scheme, name);

@@ -62,7 +62,7 @@ void snib__request_finish(struct snib__request *, int code); /* answers it, once
 void snib__request_again(struct snib__request *);            /* with a new claim */
 void snib__request_news(struct snib__request *, const struct snib__result *);
 void snib__request_silence(struct snib__request *, const char *reason); /* and it goes on waiting */
-void snib__request_refuse(struct snib__request *);           /* not to be had, as the news said */
+void snib__request_refuse(struct snib__request *); /* not to be had, as the news said */
 int64_t snib__request_left_ns(const struct snib__request *, struct snib__instant now);
 void snib__requests_cancel(snib *client);
 

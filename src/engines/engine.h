@@ -138,7 +138,9 @@ struct snib__session {
     int undoing;     /* things still to be destroyed at the service: driven, and waited for at
                       * snib_close as long as a request may take */
     int64_t wake_ns; /* be driven at this moment, by CLOCK_BOOTTIME, even if nobody waits; 0: no */
-    uint64_t reconnects; /* connections made after the first one, for snib_stats */
+    uint64_t reconnects; /* connections made after the first one, for snib_stats_read */
+    const char *where;   /* set in open: the path that is really used, where the URL names none or
+                          * another; shown to people, and what a child of ours uses */
 
     /* For speed only. */
     bool quiet; /* set in a slot: a thread that sleeps in drive need not look at this */

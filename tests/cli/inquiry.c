@@ -407,6 +407,40 @@ TEST(list_shows_what_is_in_use_by_name)
     CHECK_STR(capture("list", "--names")->out, "");
 }
 
+/* ---- doctor ----------------------------------------------------------------------------- */
+
+TEST(doctor_says_where_it_locks_and_what_is_promised)
+{
+    prepare();
+    const struct capture *said = capture("doctor");
+    CHECK_INT(said->status, <=, 1);
+    says(said->out, "(SNIB_URL)");
+    says(said->out, "directory");
+    says(said->out, "promise");
+    says(said->out, "at-once");
+    const struct json_node *j = json_of(capture("doctor", "--json"));
+    CHECK_STR(text_at(j, "origin"), "SNIB_URL");
+    CHECK_UINT(count_at(j, "findings"), >=, 1);
+    json_of(NULL);
+}
+
+TEST(doctor_takes_a_url_and_refuses_two)
+{
+    prepare();
+    CHECK_INT(capture("doctor", getenv("SNIB_URL"))->status, <=, 1);
+    const struct capture *said = capture("doctor", "-U", "file:", "file:");
+    CHECK_INT(said->status, ==, 64);
+    says(said->err, "second URL");
+}
+
+TEST(status_names_the_directory_behind_the_default)
+{
+    prepare();
+    const struct capture *said = capture("status", "-U", "file:", "no-such-lock");
+    CHECK_INT(said->status, ==, 1);
+    says(said->out, "file:///");
+}
+
 /* ---- break ------------------------------------------------------------------------------ */
 
 TEST(break_without_yes_shows_and_does_nothing)
@@ -545,7 +579,7 @@ TEST(engines_are_told_with_what_they_promise)
 
 TEST(help_fits_a_screen)
 {
-    static const char *const commands[] = {"status", "list", "break", "engines", "guard"};
+    static const char *const commands[] = {"status", "list", "break", "guard", "engines", "doctor"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         const struct capture *said = capture(commands[i], "--help");
         CHECK_INT(said->status, ==, 0);

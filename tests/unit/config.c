@@ -300,34 +300,49 @@ static void write_place(const char *name, const char *text)
     write_bytes(in_folder(name), text, strlen(text), 0644);
 }
 
+/* What it says of the origin is kept for the test to look at. */
+static char origin_said[256];
+
+static int config_url(char **out)
+{
+    char *origin = NULL;
+    int rc = snib__config_url(out, &origin, &error);
+    snprintf(origin_said, sizeof origin_said, "%s", origin ? origin : "");
+    free(origin);
+    return rc;
+}
+
 TEST(the_variable_comes_first)
 {
     CHECK_INT(setenv("SNIB_URL", "redis://from-variable", 1), ==, 0);
-    expect(snib__config_url(&url, &error), "redis://from-variable");
+    expect(config_url(&url), "redis://from-variable");
+    CHECK_STR(origin_said, "SNIB_URL");
 }
 
 TEST(an_empty_variable_is_an_error)
 {
     CHECK_INT(setenv("SNIB_URL", "", 1), ==, 0);
-    expect_failure(snib__config_url(&url, &error), SNIB_EINVAL, "SNIB_URL is empty");
+    expect_failure(config_url(&url), SNIB_EINVAL, "SNIB_URL is empty");
 }
 
 TEST(the_places_are_asked_in_order)
 {
     enter_own_world();
-    expect(snib__config_url(&url, &error), "file:");
+    expect(config_url(&url), "file:");
+    CHECK_STR(origin_said, "the default");
 
     write_place("etc/snib.conf", "url = redis://from-system\n");
-    expect(snib__config_url(&url, &error), "redis://from-system");
+    expect(config_url(&url), "redis://from-system");
+    CHECK(strstr(origin_said, "snib.conf") != NULL);
 
     write_place("home/.config/snib.conf", "# nothing yet\n");
-    expect(snib__config_url(&url, &error), "redis://from-system");
+    expect(config_url(&url), "redis://from-system");
 
     write_place("home/.config/snib.conf", "url = redis://from-home\n");
-    expect(snib__config_url(&url, &error), "redis://from-home");
+    expect(config_url(&url), "redis://from-home");
 
     CHECK_INT(setenv("SNIB_URL", "redis://from-variable", 1), ==, 0);
-    expect(snib__config_url(&url, &error), "redis://from-variable");
+    expect(config_url(&url), "redis://from-variable");
 }
 
 TEST(home_is_the_password_databases_not_the_environments)
@@ -336,7 +351,7 @@ TEST(home_is_the_password_databases_not_the_environments)
     write_place("home/.config/snib.conf", "url = redis://from-home\n");
     CHECK_INT(setenv("HOME", "/nowhere", 1), ==, 0);
     CHECK_INT(setenv("XDG_CONFIG_HOME", "/nowhere", 1), ==, 0);
-    expect(snib__config_url(&url, &error), "redis://from-home");
+    expect(config_url(&url), "redis://from-home");
 }
 
 TEST(a_bad_file_is_not_passed_over_for_the_next_place)
@@ -344,9 +359,9 @@ TEST(a_bad_file_is_not_passed_over_for_the_next_place)
     enter_own_world();
     write_place("etc/snib.conf", "url = redis://from-system\n");
     write_place("home/.config/snib.conf", "url = redis://bob:hunter2@from-home\n");
-    expect_failure(snib__config_url(&url, &error), SNIB_EDENIED, "chmod 600");
+    expect_failure(config_url(&url), SNIB_EDENIED, "chmod 600");
     write_place("home/.config/snib.conf", "nonsense\n");
-    expect_failure(snib__config_url(&url, &error), SNIB_EINVAL, "home/.config/snib.conf:1:");
+    expect_failure(config_url(&url), SNIB_EINVAL, "home/.config/snib.conf:1:");
 }
 
 TEST(a_user_without_an_entry_has_no_file_of_his_own)
@@ -355,7 +370,7 @@ TEST(a_user_without_an_entry_has_no_file_of_his_own)
     write_place("etc/passwd", "other:x:54321:0::/:/bin/sh\n");
     write_place("home/.config/snib.conf", "url = redis://from-home\n");
     write_place("etc/snib.conf", "url = redis://from-system\n");
-    expect(snib__config_url(&url, &error), "redis://from-system");
+    expect(config_url(&url), "redis://from-system");
 }
 
 TEST(a_user_without_an_absolute_home_has_no_file_of_his_own)
@@ -366,7 +381,7 @@ TEST(a_user_without_an_absolute_home_has_no_file_of_his_own)
     write_place("etc/passwd", line);
     write_place("home/.config/snib.conf", "url = redis://from-home\n");
     CHECK_INT(chdir(check_tmpdir()), ==, 0);
-    expect(snib__config_url(&url, &error), "file:");
+    expect(config_url(&url), "file:");
 }
 
 TEST(a_long_entry_of_the_password_database_is_read_whole)
@@ -379,5 +394,5 @@ TEST(a_long_entry_of_the_password_database_is_read_whole)
                    check_tmpdir());
     write_place("etc/passwd", line);
     write_place("home/.config/snib.conf", "url = redis://from-home\n");
-    expect(snib__config_url(&url, &error), "redis://from-home");
+    expect(config_url(&url), "redis://from-home");
 }

@@ -457,6 +457,7 @@ static int file_open(struct snib__session *session, snib_error *err)
     if (rc < 0) {
         return snib__fail(err, why.code, why.sys, "file: %s", why.text);
     }
+    session->where = fs->path;
     introduce(fs);
     return 0;
 }
