@@ -303,17 +303,17 @@ TEST(a_directory_replaced_by_one_not_to_be_trusted_is_refused)
 
 TEST(network_file_systems_are_known_by_their_numbers)
 {
-    CHECK_STR(snib__file_network_name(NFS_SUPER_MAGIC), "NFS");
-    CHECK_STR(snib__file_network_name((long)SMB2_SUPER_MAGIC), "SMB2");
-    CHECK_STR(snib__file_network_name((long)CIFS_SUPER_MAGIC), "CIFS");
-    CHECK_STR(snib__file_network_name((int)CIFS_SUPER_MAGIC), "CIFS"); /* 32 bits, signed */
-    CHECK_STR(snib__file_network_name(V9FS_MAGIC), "9P");
-    CHECK_STR(snib__file_network_name(CEPH_SUPER_MAGIC), "Ceph");
-    CHECK_STR(snib__file_network_name(FUSE_SUPER_MAGIC), "FUSE");
+    CHECK_STR(snib__file_directory_network(NFS_SUPER_MAGIC), "NFS");
+    CHECK_STR(snib__file_directory_network((long)SMB2_SUPER_MAGIC), "SMB2");
+    CHECK_STR(snib__file_directory_network((long)CIFS_SUPER_MAGIC), "CIFS");
+    CHECK_STR(snib__file_directory_network((int)CIFS_SUPER_MAGIC), "CIFS"); /* 32 bits, signed */
+    CHECK_STR(snib__file_directory_network(V9FS_MAGIC), "9P");
+    CHECK_STR(snib__file_directory_network(CEPH_SUPER_MAGIC), "Ceph");
+    CHECK_STR(snib__file_directory_network(FUSE_SUPER_MAGIC), "FUSE");
     const long local[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,       BTRFS_SUPER_MAGIC,
                           TMPFS_MAGIC,      OVERLAYFS_SUPER_MAGIC, F2FS_SUPER_MAGIC};
     for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) {
-        CHECK(snib__file_network_name(local[i]) == NULL);
+        CHECK(snib__file_directory_network(local[i]) == NULL);
     }
 }
 

@@ -85,7 +85,7 @@ TEST(waiters_move_to_the_file_the_name_leads_to_now)
     CHECK(unlink(lock_path("x")) == 0);
     check_flag_wait(&w->held, PATIENCE_MS); /* at its next look */
     CHECK_INT(w->code, ==, 0);
-    CHECK_INT(look(client, "x").holders, ==, 1);
+    CHECK_INT(inspect(client, "x").holders, ==, 1);
     let_go(w);
     check_flag_set(&h->let_go);
     check_join(h->pid, PATIENCE_MS); /* it never looked: to itself all is well */
@@ -281,7 +281,7 @@ TEST(the_largest_token_is_not_followed_by_a_smaller_one)
          (long)sizeof(struct header) + (long)offsetof(struct record, token));
     CHECK_INT(try_with(client, "x", waiting(SNIB_EXCLUSIVE, 0), &error), <, 0);
     CHECK(strstr(error.message, "token") != NULL);
-    CHECK_INT(look(client, "x").holders, ==, 0);
+    CHECK_INT(inspect(client, "x").holders, ==, 0);
     snib_close(client);
 }
 
@@ -378,7 +378,7 @@ TEST(a_full_disk_is_an_error_and_no_grant)
     CHECK_INT(code, ==, SNIB_ESYS);
     CHECK_INT(error.sys, ==, ENOSPC);
     CHECK(strstr(error.message, "No space left") != NULL);
-    CHECK_INT(look(client, name).holders, ==, 0);
+    CHECK_INT(inspect(client, name).holders, ==, 0);
     /* What was there before has its room, and goes on. */
     snib_lease *first = take(client, "n0");
     snib_lease *again = take(client, "n1");
@@ -406,7 +406,7 @@ TEST(a_queue_that_does_not_fit_on_the_disk_is_an_error)
     CHECK_INT(held, ==, 14);
     CHECK_INT(error.code, ==, SNIB_ESYS);
     CHECK_INT(error.sys, ==, ENOSPC);
-    CHECK_INT(look(client, "x").holders, ==, 14);
+    CHECK_INT(inspect(client, "x").holders, ==, 14);
     while (held > 0) {
         give(&leases[--held]);
     }
@@ -434,7 +434,7 @@ TEST(a_read_only_disk_is_an_error)
     snib_error error;
     CHECK_INT(try_with(client, "x", waiting(SNIB_EXCLUSIVE, 0), &error), ==, SNIB_EDENIED);
     CHECK_INT(error.sys, ==, EROFS);
-    CHECK_INT(look(client, "x").holders, ==, 0);
+    CHECK_INT(inspect(client, "x").holders, ==, 0);
     snib_close(client);
 }
 
@@ -451,7 +451,7 @@ TEST(five_hundred_names_keep_few_descriptors_open)
     for (int i = 0; i < 500; i++) { /* and nothing was mixed up */
         snprintf(name, sizeof name, "n%d", i);
         snib_lease *lease = take(client, name);
-        CHECK_INT(look(client, name).holders, ==, 1);
+        CHECK_INT(inspect(client, name).holders, ==, 1);
         give(&lease);
     }
     snib_close(client);

@@ -6,22 +6,22 @@ static void must_round_trip(const char *name)
 {
     char file_name[FILE_NAME_BYTES];
     char back[FILE_NAME_BYTES];
-    snib__file_encode(file_name, name);
+    snib__file_name_encode(file_name, name);
     CHECK(strlen(file_name) <= 240);
     CHECK(strchr(file_name, '/') == NULL);
     CHECK(file_name[0] != '.');
-    CHECK_INT(snib__file_decode(back, file_name), ==, 0);
+    CHECK_INT(snib__file_name_decode(back, file_name), ==, 0);
     CHECK_STR(back, name);
 }
 
 TEST(a_plain_name_is_its_own_file_name)
 {
     char file_name[FILE_NAME_BYTES];
-    snib__file_encode(file_name, "nightly-report");
+    snib__file_name_encode(file_name, "nightly-report");
     CHECK_STR(file_name, "nightly-report.lock");
-    snib__file_encode(file_name, "a/b%c");
+    snib__file_name_encode(file_name, "a/b%c");
     CHECK_STR(file_name, "a%2Fb%25c.lock");
-    snib__file_encode(file_name, ".hidden.");
+    snib__file_name_encode(file_name, ".hidden.");
     CHECK_STR(file_name, "%2Ehidden..lock");
 }
 
@@ -55,12 +55,12 @@ TEST(a_long_name_is_cut_and_hashed)
     name[200] = '\0';
     strcpy(other, name);
     other[199] = 'x';
-    snib__file_encode(first, name);
-    snib__file_encode(second, other);
+    snib__file_name_encode(first, name);
+    snib__file_name_encode(second, other);
     CHECK(strlen(first) <= 240 && strlen(second) <= 240);
     CHECK(strcmp(first, second) != 0);
     CHECK(strstr(first, "%~") != NULL);
-    CHECK_INT(snib__file_decode(back, first), ==, 1);
+    CHECK_INT(snib__file_name_decode(back, first), ==, 1);
 }
 
 TEST(a_long_name_is_not_cut_inside_a_character)
@@ -70,7 +70,7 @@ TEST(a_long_name_is_not_cut_inside_a_character)
     for (size_t i = 0; i + 4 <= 200; i += 4) {
         memcpy(name + i, "\xe2\x82\xac/", 5); /* three bytes and one that is escaped */
     }
-    snib__file_encode(file_name, name);
+    snib__file_name_encode(file_name, name);
     const char *mark = strstr(file_name, "%~");
     CHECK(mark != NULL);
     CHECK(mark[-1] == 'F' || (unsigned char)mark[-1] == 0xac); /* whole characters only */
@@ -85,7 +85,7 @@ TEST(what_is_not_our_file_name_is_no_name)
         "a%.lock", "%2F%",     "..",       ".",
     };
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
-        if (snib__file_decode(back, strange[i]) != -1) {
+        if (snib__file_name_decode(back, strange[i]) != -1) {
             FAIL("'%s' is taken for the file of '%s'", strange[i], back);
         }
     }
@@ -99,7 +99,7 @@ TEST(hash_named_locks_work_and_are_listed_by_their_whole_name)
     name[200] = '\0';
     snib *client = client_here();
     snib_lease *lease = take(client, name);
-    CHECK_INT(look(client, name).holders, ==, 1);
+    CHECK_INT(inspect(client, name).holders, ==, 1);
     struct seen seen = {.holders = 0};
     snib_error error;
     CHECK_OK(snib_list(client, "n///", note_seen, &seen, &error), error.message);

@@ -90,13 +90,13 @@ TEST(a_path_held_by_flock_is_refused_and_the_slot_given_back)
     CHECK_STR(error.holder, who);
     CHECK_INT(try_with(other, path, waiting(SNIB_SHARED, 0), &error), ==, SNIB_EBUSY);
     CHECK_STR(error.holder, who);
-    struct seen seen = look(client, path);
+    struct seen seen = inspect(client, path);
     CHECK_INT(seen.holders, ==, 1);
     CHECK_STR(seen.all[0].who, who);
     CHECK_INT(seen.all[0].mode, ==, SNIB_EXCLUSIVE);
     check_kill(pid);
     CHECK_INT(try_it(client, path), ==, 0);
-    CHECK_INT(look(client, path).holders, ==, 0);
+    CHECK_INT(inspect(client, path).holders, ==, 0);
     snib_close(other);
     snib_close(client);
 }
@@ -201,7 +201,7 @@ TEST(a_path_that_cannot_be_locked_is_an_error_and_nothing_is_held)
     snprintf(path, sizeof path, "%s/missing/job", check_tmpdir());
     CHECK_INT(try_with(client, path, waiting(SNIB_EXCLUSIVE, 0), &error), ==, SNIB_ESYS);
     CHECK_INT(error.sys, ==, ENOENT);
-    CHECK_INT(look(client, path).holders, ==, 0);
+    CHECK_INT(inspect(client, path).holders, ==, 0);
     snprintf(path, sizeof path, "%s/pipe", check_tmpdir());
     CHECK(mkfifo(path, 0600) == 0);
     CHECK_INT(try_with(client, path, waiting(SNIB_EXCLUSIVE, 0), &error), ==, SNIB_EINVAL);

@@ -2,6 +2,8 @@
 /* Waiting: order, wake-ups that are not lost, and processes that die, stop or cannot be seen. */
 #include "file_test.h"
 
+#include "engines/file/ring.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -32,7 +34,7 @@ TEST(a_newcomer_does_not_pass_a_waiter_when_the_lock_is_free)
     struct helper *w = waiter(client, "x", SNIB_EXCLUSIVE);
     check_stop(w->pid); /* so that the lock stays free after the release */
     give(&lease);
-    CHECK_INT(look(client, "x").holders, ==, 0);
+    CHECK_INT(inspect(client, "x").holders, ==, 0);
     CHECK_INT(try_it(client, "x"), ==, SNIB_EBUSY);
     CHECK_INT(try_it(other, "x"), ==, SNIB_EBUSY);
     snib_error error;
@@ -59,7 +61,7 @@ TEST_LIMIT(a_stopped_waiter_is_passed_and_keeps_its_place, 60)
     CHECK_INT(elapsed_ms(start), >=, 900);
     CHECK_INT(elapsed_ms(start), <, check_ms(6000));
     CHECK(!check_flag_is_set(&first->held));
-    CHECK_INT(look(client, "x").waiters, ==, 3);
+    CHECK_INT(inspect(client, "x").waiters, ==, 3);
     /* Known to be stopped, it does not cost the next one a second again. */
     let_go(second);
     must_come_at_once(third);
@@ -92,13 +94,13 @@ TEST(a_waiting_writer_stops_new_readers_and_then_readers_go_together)
     struct helper *last = waiter(client, "x", SNIB_EXCLUSIVE);
     give(&reader);
     must_come_at_once(writer);
-    CHECK_INT(look(client, "x").waiters, ==, 5);
+    CHECK_INT(inspect(client, "x").waiters, ==, 5);
     let_go(writer);
     for (int i = 0; i < 4; i++) {
         must_come_at_once(readers[i]);
     }
     CHECK(!check_flag_is_set(&last->held));
-    CHECK_INT(look(client, "x").holders, ==, 4);
+    CHECK_INT(inspect(client, "x").holders, ==, 4);
     for (int i = 0; i < 4; i++) {
         let_go(readers[i]);
     }
@@ -155,11 +157,11 @@ TEST(permits_are_given_in_order_and_several_at_a_time)
     check_kill(w[2]->pid);
     must_come_at_once(w[3]);
     must_come_at_once(w[4]);
-    CHECK_INT(look(client, "x").holders, ==, 3);
+    CHECK_INT(inspect(client, "x").holders, ==, 3);
     let_go(w[1]);
     let_go(w[3]);
     let_go(w[4]);
-    CHECK_INT(look(client, "x").holders, ==, 0);
+    CHECK_INT(inspect(client, "x").holders, ==, 0);
     snib_close(client);
 }
 
@@ -230,7 +232,7 @@ TEST(a_killed_waiter_is_not_in_the_way)
     struct helper *first = waiter(client, "x", SNIB_EXCLUSIVE);
     struct helper *second = waiter(client, "x", SNIB_EXCLUSIVE);
     check_kill(first->pid);
-    CHECK_INT(look(client, "x").waiters, ==, 1);
+    CHECK_INT(inspect(client, "x").waiters, ==, 1);
     give(&lease);
     must_come_at_once(second);
     let_go(second);
@@ -336,7 +338,7 @@ static void keep_gate(void *arg)
     struct keeper *k = arg;
     int fd = open(k->path, O_RDWR | O_CLOEXEC);
     CHECK(fd >= 0);
-    CHECK_INT(file_lock(fd, F_WRLCK, GATE_AT, 1), ==, 0);
+    CHECK_INT(snib__file_lock_range(fd, F_WRLCK, GATE_AT, 1), ==, 0);
     check_flag_set(&k->closed);
     pause();
 }
@@ -357,7 +359,7 @@ TEST(behind_a_closed_gate_a_free_lock_is_still_taken_and_released)
     struct keeper *k = close_gate("x");
     for (int i = 0; i < 3; i++) {
         snib_lease *lease = take(client, "x");
-        CHECK_INT(look(client, "x").holders, ==, 1);
+        CHECK_INT(inspect(client, "x").holders, ==, 1);
         give(&lease);
     }
     check_kill(k->pid);
@@ -387,7 +389,7 @@ TEST(behind_a_closed_gate_calls_end_at_their_deadline)
     give(&lease);
     CHECK_INT(try_it(other, "x"), ==, 0); /* nobody waits: no gate needed */
     check_kill(k->pid);
-    CHECK_INT(look(client, "x").waiters, ==, 0);
+    CHECK_INT(inspect(client, "x").waiters, ==, 0);
     snib_close(other);
     snib_close(client);
 }
@@ -423,7 +425,7 @@ TEST(cancelling_behind_a_closed_gate_leaves_nothing)
     check_flag_wait(&w->held, PATIENCE_MS);
     CHECK_INT(w->code, ==, SNIB_EBUSY);
     check_join(w->pid, PATIENCE_MS);
-    CHECK_INT(look(client, "x").waiters, ==, 0);
+    CHECK_INT(inspect(client, "x").waiters, ==, 0);
     check_kill(k->pid);
     give(&lease);
     CHECK_INT(try_it(client, "x"), ==, 0);

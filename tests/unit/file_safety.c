@@ -184,7 +184,7 @@ static bool ofd_free(const char *path)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
     CHECK(fd >= 0);
-    int sys = file_lock(fd, F_WRLCK, 0, 1);
+    int sys = snib__file_lock_range(fd, F_WRLCK, 0, 1);
     close(fd);
     return sys == 0;
 }
@@ -213,7 +213,7 @@ TEST(safety_52_a_release_frees_the_lock_although_a_forked_child_lives)
     struct forked *f = check_shared(2 * sizeof *f);
     snprintf(path, sizeof path, "%s/naive", check_tmpdir());
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    CHECK_INT(file_lock(fd, F_WRLCK, 0, 1), ==, 0);
+    CHECK_INT(snib__file_lock_range(fd, F_WRLCK, 0, 1), ==, 0);
     pid_t child = fork_idle_child(&f[0]);
     close(fd);
     CHECK(!ofd_free(path)); /* naive: release by close */
@@ -292,7 +292,7 @@ TEST(safety_52_a_killed_holders_lock_lives_as_long_as_its_forked_child)
     check_kill(pid);
     check_sleep_ms(300);
     CHECK(!check_flag_is_set(&w->held));
-    CHECK_INT(look(client, "x").holders, ==, 1);
+    CHECK_INT(inspect(client, "x").holders, ==, 1);
     check_flag_set(&f->stop); /* the child ends: nobody watches it, so the waiter looks often */
     int64_t start = check_now_ns();
     check_flag_wait(&w->held, PATIENCE_MS);
@@ -358,7 +358,7 @@ TEST(safety_52_a_dead_waiter_kept_alive_by_its_child_is_passed)
     await_waiters(client, "x", 1);
     struct helper *w = waiter(client, "x", SNIB_EXCLUSIVE);
     check_kill(pid);
-    CHECK_INT(look(client, "x").waiters, ==, 2);
+    CHECK_INT(inspect(client, "x").waiters, ==, 2);
     int64_t start = check_now_ns();
     give(&lease);
     check_flag_wait(&w->held, PATIENCE_MS);

@@ -4,7 +4,8 @@
 #define SNIB_TESTS_FILE_TEST_H
 
 #include "check.h"
-#include "engines/file/file.h"
+#include "engines/file/directory.h"
+#include "engines/file/lockfile.h"
 #include "snib.h"
 
 #include <errno.h>
@@ -37,7 +38,7 @@ static inline const char *lock_path(const char *name)
 {
     static char path[600];
     char file_name[FILE_NAME_BYTES];
-    snib__file_encode(file_name, name);
+    snib__file_name_encode(file_name, name);
     snprintf(path, sizeof path, "%s/%s", locks(), file_name);
     return path;
 }
@@ -223,7 +224,7 @@ static inline int note_seen(const snib_seen *s, void *arg)
     return 0;
 }
 
-static inline struct seen look(snib *client, const char *name)
+static inline struct seen inspect(snib *client, const char *name)
 {
     struct seen seen;
     snib_error error;
@@ -235,9 +236,9 @@ static inline struct seen look(snib *client, const char *name)
 static inline void await_waiters(snib *client, const char *name, size_t count)
 {
     int64_t start = check_now_ns();
-    while (look(client, name).waiters != count) {
+    while (inspect(client, name).waiters != count) {
         if (elapsed_ms(start) > check_ms(PATIENCE_MS)) {
-            FAIL("%zu wait for %s, expected %zu", look(client, name).waiters, name, count);
+            FAIL("%zu wait for %s, expected %zu", inspect(client, name).waiters, name, count);
         }
         check_sleep_ms(1);
     }
@@ -246,7 +247,7 @@ static inline void await_waiters(snib *client, const char *name, size_t count)
 /* A process in the queue when this returns. */
 static inline struct helper *waiter(snib *client, const char *name, int mode)
 {
-    size_t before = look(client, name).waiters;
+    size_t before = inspect(client, name).waiters;
     struct helper *h = helper_make(name, waiting(mode, 2 * PATIENCE_MS));
     helper_start(h);
     await_waiters(client, name, before + 1);

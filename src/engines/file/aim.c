@@ -15,7 +15,7 @@
  * Not watched: ourselves; processes of another pid namespace, whose numbers mean nothing here;
  * and one that is dead while its locks live on in a child it forked. Then we look more often.
  */
-#include "engines/file/file.h"
+#include "engines/file/aim.h"
 
 struct aim {
     struct view *view;
@@ -33,7 +33,7 @@ static bool same_process(const struct file_session *fs, uint32_t pid)
 /* `*fresh`: the caller must check again what it knows of this process. */
 static void aim_at(struct aim *a, uint32_t pid, bool *fresh)
 {
-    struct file_session *fs = a->view->file->session;
+    struct file_session *fs = a->view->lock->session;
     bool dead = false;
     *fresh = false;
     if (same_process(fs, pid)) {
@@ -43,7 +43,7 @@ static void aim_at(struct aim *a, uint32_t pid, bool *fresh)
         a->view->blind = true;
         return;
     }
-    struct watch *w = snib__file_watch(fs, pid, fresh, &dead);
+    struct watch *w = snib__file_watch_begin(&fs->watches, pid, fresh, &dead);
     if (!w) {
         a->view->blind = true;
         *fresh = dead;
@@ -55,7 +55,7 @@ static void aim_at(struct aim *a, uint32_t pid, bool *fresh)
 static enum aimed at_record(struct aim *a, uint32_t index)
 {
     struct view *v = a->view;
-    const struct record *self = &v->file->session->self;
+    const struct record *self = &v->lock->session->self;
     const struct record *r = &v->records[index];
     bool fresh;
     if (r->net_space != self->net_space || self->net_space == 0) {
@@ -66,14 +66,14 @@ static enum aimed at_record(struct aim *a, uint32_t index)
         return AIMED;
     }
     aim_at(a, r->pid, &fresh);
-    return fresh && !snib__file_record_alive(v, index) ? CHANGED : AIMED;
+    return fresh && !snib__file_record_alive(v->lock, index) ? CHANGED : AIMED;
 }
 
 /* Its record, to see whether its bell can be heard. */
 static void check_earshot(struct view *v, const struct flock *found)
 {
-    const struct record *self = &v->file->session->self;
-    const struct record *r = snib__file_proved(&v->front.holder, found);
+    const struct record *self = &v->lock->session->self;
+    const struct record *r = snib__file_record_proved(&v->front.holder, found);
     uint32_t pid = slot_owner_of(found->l_len).pid;
     for (uint32_t i = 1; !r && i < v->front.header.words.high; i++) {
         if (v->records[i].state == RECORD_HOLDING && v->records[i].pid == pid) {
@@ -88,26 +88,26 @@ static void check_earshot(struct view *v, const struct flock *found)
 static enum aimed at_slot_holder(struct aim *a, int mode)
 {
     struct view *v = a->view;
-    struct lockfile *f = v->file;
+    struct lock *lock = v->lock;
     short type = mode == SNIB_EXCLUSIVE ? F_WRLCK : F_RDLCK;
     struct flock found;
     struct flock again;
     bool fresh;
-    if (f->exclusive || (mode == SNIB_EXCLUSIVE && f->shared)) {
+    if (lock->exclusive || (mode == SNIB_EXCLUSIVE && lock->shared)) {
         return AIMED; /* ourselves: our release comes by here */
     }
-    if (!snib__file_blocked(f->fd, type, SLOT_AT, 1, &found)) {
+    if (!snib__file_blocked(lock->file.fd, type, SLOT_AT, 1, &found)) {
         return CHANGED;
     }
     struct slot_owner o = slot_owner_of(found.l_len);
-    if (o.pid == 0 || o.space != fold_space(f->session->self.pid_space)) {
+    if (o.pid == 0 || o.space != fold_space(lock->session->self.pid_space)) {
         v->blind = true;
         return AIMED;
     }
     check_earshot(v, &found);
     aim_at(a, o.pid, &fresh);
-    if (fresh &&
-        (!snib__file_blocked(f->fd, type, SLOT_AT, 1, &again) || again.l_len != found.l_len)) {
+    if (fresh && (!snib__file_blocked(lock->file.fd, type, SLOT_AT, 1, &again) ||
+                  again.l_len != found.l_len)) {
         return CHANGED;
     }
     return AIMED;
@@ -117,7 +117,7 @@ static enum aimed at_permit_holders(struct aim *a)
 {
     struct view *v = a->view;
     for (uint32_t i = 1; i < v->front.header.words.high; i++) {
-        if (v->records[i].state == RECORD_HOLDING && !bit_get(v->file->own_records, i) &&
+        if (v->records[i].state == RECORD_HOLDING && !bit_get(v->lock->own_records, i) &&
             at_record(a, i) == CHANGED) {
             return CHANGED;
         }
@@ -125,13 +125,13 @@ static enum aimed at_permit_holders(struct aim *a)
     return AIMED;
 }
 
-/* The nearest live waiter before turns[i]. */
-static struct turn *before(struct view *v, size_t i)
+/* The nearest live waiter before entry i. */
+static struct queue_entry *before(struct view *v, size_t i)
 {
     while (i > 0) {
-        struct turn *t = &v->turns[--i];
-        if (snib__file_turn_alive(v, t)) {
-            return t;
+        struct queue_entry *e = &v->entries[--i];
+        if (snib__file_view_sift(v, e)) {
+            return e;
         }
     }
     return NULL;
@@ -140,37 +140,37 @@ static struct turn *before(struct view *v, size_t i)
 static enum aimed at_predecessor(struct aim *a, size_t i)
 {
     struct view *v = a->view;
-    const struct turn *t = before(v, i);
-    if (t && t->own) {
+    const struct queue_entry *e = before(v, i);
+    if (e && e->own) {
         return AIMED;
     }
-    if (t) {
-        return at_record(a, t->record);
+    if (e) {
+        return at_record(a, e->record);
     }
     if (v->front.header.words.kind == KIND_COUNTED) {
         return at_permit_holders(a);
     }
-    return at_slot_holder(a, v->turns[i].own->claim->mode);
+    return at_slot_holder(a, v->entries[i].own->claim->mode);
 }
 
-bool snib__file_aim(struct view *v)
+bool snib__file_aim_watches(struct view *v)
 {
     struct aim a = {.view = v};
     enum aimed aimed = AIMED;
-    if (v->file->session->bell < 0) {
+    if (v->lock->session->bell.fd < 0) {
         v->blind = true; /* nobody can ring us */
     }
-    for (size_t i = 0; i < v->turn_count && aimed == AIMED; i++) {
-        const struct turn *t = &v->turns[i];
-        if (!t->own || t->gone || !t->record) {
+    for (size_t i = 0; i < v->entry_count && aimed == AIMED; i++) {
+        const struct queue_entry *e = &v->entries[i];
+        if (!e->own || e->gone || !e->record) {
             continue;
         }
-        struct record *r = &v->records[t->record];
-        if (r->rung_ticket == r->ticket) { /* we have come; it was not to be */
-            snib__file_clear_rung(v->file, t->record, r);
+        struct record *r = &v->records[e->record];
+        if (r->rung_order == r->order) { /* it has come, but there was nothing for it */
+            snib__file_record_clear_rung(v->lock, e->record, r);
         }
         aimed = at_predecessor(&a, i);
     }
-    snib__file_watch_set(v->file, a.set, a.count);
+    snib__file_lock_watch(v->lock, a.set, a.count);
     return aimed == AIMED;
 }

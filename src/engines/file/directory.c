@@ -13,14 +13,18 @@
  *
  * Not done: the directories above are not checked. Who can rename them can do so after any check.
  */
-#include "engines/file/file.h"
+#include "engines/file/directory.h"
+
+#include "engines/file/tick.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -29,7 +33,7 @@
 
 /* File systems whose locks reach, or fail to reach, other hosts. FUSE may be anything; virtiofs
  * is FUSE too. Overlay and the like are as local as what is below them. */
-const char *snib__file_network_name(long magic)
+const char *snib__file_directory_network(long magic)
 {
     static const struct {
         unsigned long magic;
@@ -55,59 +59,59 @@ const char *snib__file_network_name(long magic)
 
 /* ---- Where ------------------------------------------------------------------------------ */
 
-static int home_path(struct file_session *fs, struct failure *why)
+static int home_path(struct directory *d, struct failure *why)
 {
     struct passwd entry;
     struct passwd *found = NULL;
     char buffer[LOOKUP_BYTES];
-    int rc = getpwuid_r(fs->user, &entry, buffer, sizeof buffer, &found);
+    int rc = getpwuid_r(d->user, &entry, buffer, sizeof buffer, &found);
     if (!found || !found->pw_dir || found->pw_dir[0] != '/') {
         return snib__file_fail(why, SNIB_EUNSAFE, rc,
                                "user id %u has no home directory in the password database; name "
                                "a directory: file:///DIRECTORY",
-                               (unsigned)fs->user);
+                               (unsigned)d->user);
     }
-    if (asprintf(&fs->path, "%s/.local/state/snib", found->pw_dir) < 0) {
-        fs->path = NULL;
-        return snib__file_fail(why, SNIB_ENOMEM, 0, "out of memory");
+    if (asprintf(&d->path, "%s/.local/state/snib", found->pw_dir) < 0) {
+        d->path = NULL;
+        return snib__file_fail_memory(why);
     }
     return 0;
 }
 
-static int find_path(struct file_session *fs, struct failure *why)
+static int find_path(struct directory *d, struct failure *why)
 {
-    const char *path = fs->session->url->path;
-    if (path[0] == '\0' && fs->user != 0) {
-        return home_path(fs, why);
+    const char *path = d->session->url->path;
+    if (path[0] == '\0' && d->user != 0) {
+        return home_path(d, why);
     }
     if (path[0] != '\0' && strspn(path, "/") == strlen(path)) {
         return snib__file_fail(why, SNIB_EINVAL, 0,
                                "the root directory is no place for lock files");
     }
-    fs->path = strdup(path[0] ? path : "/var/lib/snib");
-    if (!fs->path) {
-        return snib__file_fail(why, SNIB_ENOMEM, 0, "out of memory");
+    d->path = strdup(path[0] ? path : "/var/lib/snib");
+    if (!d->path) {
+        return snib__file_fail_memory(why);
     }
-    for (size_t end = strlen(fs->path); fs->path[end - 1] == '/'; end--) {
-        fs->path[end - 1] = '\0';
+    for (size_t end = strlen(d->path); d->path[end - 1] == '/'; end--) {
+        d->path[end - 1] = '\0';
     }
     return 0;
 }
 
-static int find_group(struct file_session *fs, struct failure *why)
+static int find_group(struct directory *d, struct failure *why)
 {
-    if (!fs->group_name) {
+    if (!d->group_name) {
         return 0;
     }
     struct group entry;
     struct group *found = NULL;
     char buffer[LOOKUP_BYTES];
-    int rc = getgrnam_r(fs->group_name, &entry, buffer, sizeof buffer, &found);
+    int rc = getgrnam_r(d->group_name, &entry, buffer, sizeof buffer, &found);
     if (!found) {
-        return snib__file_fail(why, SNIB_EINVAL, rc, "there is no group '%.60s'", fs->group_name);
+        return snib__file_fail(why, SNIB_EINVAL, rc, "there is no group '%.60s'", d->group_name);
     }
-    fs->grouped = true;
-    fs->group = found->gr_gid;
+    d->grouped = true;
+    d->group = found->gr_gid;
     return 0;
 }
 
@@ -115,35 +119,35 @@ static int find_group(struct file_session *fs, struct failure *why)
 
 /* The default directory with its parents; a directory that was named, without: a misspelt path
  * should not grow a tree. */
-static int create(struct file_session *fs, struct failure *why)
+static int create(struct directory *d, struct failure *why)
 {
-    if (fs->session->url->path[0] == '\0') {
-        for (char *slash = strchr(fs->path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    if (d->session->url->path[0] == '\0') {
+        for (char *slash = strchr(d->path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
             *slash = '\0';
-            (void)mkdir(fs->path, 0700); /* if it fails, the last one says why */
+            (void)mkdir(d->path, 0700); /* if it fails, the last one says why */
             *slash = '/';
         }
     }
-    if (mkdir(fs->path, 0700) < 0) {
+    if (mkdir(d->path, 0700) < 0) {
         int sys = errno;
         if (sys == EEXIST) {
             return 0;
         }
-        return snib__file_fail(why, snib__file_code_of(sys), sys, "cannot create %.200s: %s",
-                               fs->path, strerror(sys));
+        return snib__file_fail(why, snib__file_failure_code(sys), sys, "cannot create %.200s: %s",
+                               d->path, strerror(sys));
     }
-    if (!fs->grouped) {
+    if (!d->grouped) {
         return 0;
     }
-    int fd = open(fs->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    bool done = fd >= 0 && fchown(fd, (uid_t)-1, fs->group) == 0 && fchmod(fd, 02770) == 0;
+    int fd = open(d->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    bool done = fd >= 0 && fchown(fd, (uid_t)-1, d->group) == 0 && fchmod(fd, 02770) == 0;
     int sys = errno;
     if (fd >= 0) {
         close(fd);
     }
     if (!done) {
-        return snib__file_fail(why, snib__file_code_of(sys), sys,
-                               "cannot give %.160s to group %.60s: %s", fs->path, fs->group_name,
+        return snib__file_fail(why, snib__file_failure_code(sys), sys,
+                               "cannot give %.160s to group %.60s: %s", d->path, d->group_name,
                                strerror(sys));
     }
     return 0;
@@ -151,39 +155,38 @@ static int create(struct file_session *fs, struct failure *why)
 
 /* ---- Trust ------------------------------------------------------------------------------ */
 
-static int check_shared_mode(const struct file_session *fs, const struct stat *st,
-                             struct failure *why)
+static int check_shared_mode(const struct directory *d, const struct stat *st, struct failure *why)
 {
-    if (st->st_gid != fs->group) {
+    if (st->st_gid != d->group) {
         return snib__file_fail(why, SNIB_EUNSAFE, 0,
                                "%.160s belongs to group %u, not to %.60s (chgrp %.60s it, or "
                                "change group= in the URL)",
-                               fs->path, (unsigned)st->st_gid, fs->group_name, fs->group_name);
+                               d->path, (unsigned)st->st_gid, d->group_name, d->group_name);
     }
     if (st->st_mode & S_IWOTH) {
         return snib__file_fail(why, SNIB_EUNSAFE, 0,
                                "%.200s is world-writable: anybody could replace a lock file "
                                "(chmod o-w it)",
-                               fs->path);
+                               d->path);
     }
     if ((st->st_mode & S_IRWXG) != S_IRWXG) {
         return snib__file_fail(why, SNIB_EUNSAFE, 0,
                                "%.200s has mode %04o: its group cannot use it (chmod 2770 it)",
-                               fs->path, (unsigned)(st->st_mode & 07777));
+                               d->path, (unsigned)(st->st_mode & 07777));
     }
     return 0;
 }
 
-static int check_trust(const struct file_session *fs, const struct stat *st, struct failure *why)
+static int check_trust(const struct directory *d, const struct stat *st, struct failure *why)
 {
-    if (fs->grouped) {
-        return check_shared_mode(fs, st, why);
+    if (d->grouped) {
+        return check_shared_mode(d, st, why);
     }
-    if (st->st_uid != 0 && st->st_uid != fs->user) {
+    if (st->st_uid != 0 && st->st_uid != d->user) {
         return snib__file_fail(why, SNIB_EUNSAFE, 0,
                                "%.200s belongs to user id %u, who could replace a lock file; it "
                                "must be root's or yours (user id %u), or shared by ?group=NAME",
-                               fs->path, (unsigned)st->st_uid, (unsigned)fs->user);
+                               d->path, (unsigned)st->st_uid, (unsigned)d->user);
     }
     if (st->st_mode & S_ISVTX) {
         return 0; /* sticky: only the owner of a file can replace it, and that is checked */
@@ -192,106 +195,116 @@ static int check_trust(const struct file_session *fs, const struct stat *st, str
         return snib__file_fail(why, SNIB_EUNSAFE, 0,
                                "%.200s is world-writable: anybody could replace a lock file "
                                "(chmod o-w it)",
-                               fs->path);
+                               d->path);
     }
     if (st->st_mode & S_IWGRP) {
         return snib__file_fail(why, SNIB_EUNSAFE, 0,
                                "%.200s is group-writable: its group could replace a lock file "
                                "(chmod g-w it, or say ?group=NAME if the group shares the locks)",
-                               fs->path);
+                               d->path);
     }
     return 0;
 }
 
-static int check_network(struct file_session *fs, int fd, struct failure *why)
+static int check_network(struct directory *d, int fd, struct failure *why)
 {
     struct statfs st;
     if (fstatfs(fd, &st) < 0) {
         int sys = errno;
-        return snib__file_fail(why, SNIB_ESYS, sys, "statfs %.200s: %s", fs->path, strerror(sys));
+        return snib__file_fail(why, SNIB_ESYS, sys, "statfs %.200s: %s", d->path, strerror(sys));
     }
-    const char *name = snib__file_network_name((long)st.f_type);
+    const char *name = snib__file_directory_network((long)st.f_type);
     if (!name) {
         return 0;
     }
-    if (!fs->network) {
+    if (!d->network) {
         return snib__file_fail(why, SNIB_EUNSAFE, 0,
                                "%.160s is on a network file system (%s), where locks may be lost "
                                "or stay on one host; use a local directory or a server engine, "
                                "or say ?network=allow and rely on nothing across hosts",
-                               fs->path, name);
+                               d->path, name);
     }
-    fs->session->traits &= ~(unsigned)(SNIB_TRAIT_FAIR | SNIB_TRAIT_AT_ONCE);
+    d->session->traits &= ~(unsigned)(SNIB_TRAIT_FAIR | SNIB_TRAIT_AT_ONCE);
     return 0;
 }
 
 /* ---- Open ------------------------------------------------------------------------------- */
 
-static int open_path(struct file_session *fs)
+static int open_path(struct directory *d)
 {
-    assert(fs->path != NULL);
-    return open(fs->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    assert(d->path != NULL);
+    return open(d->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-static int open_checked(struct file_session *fs, struct failure *why)
+static int open_checked(struct directory *d, struct failure *why)
 {
-    int fd = open_path(fs);
+    int fd = open_path(d);
     if (fd < 0 && errno == ENOENT) {
-        int rc = create(fs, why);
+        int rc = create(d, why);
         if (rc < 0) {
             return rc;
         }
-        fd = open_path(fs);
+        fd = open_path(d);
     }
     if (fd < 0) {
         int sys = errno;
         if (sys == ELOOP || sys == ENOTDIR) {
             return snib__file_fail(why, SNIB_EUNSAFE, sys,
-                                   "%.200s is a symbolic link or not a directory", fs->path);
+                                   "%.200s is a symbolic link or not a directory", d->path);
         }
-        return snib__file_fail(why, snib__file_code_of(sys), sys, "cannot open %.200s: %s",
-                               fs->path, strerror(sys));
+        return snib__file_fail(why, snib__file_failure_code(sys), sys, "cannot open %.200s: %s",
+                               d->path, strerror(sys));
     }
     struct stat st;
-    int rc = fstat(fd, &st) < 0 ? snib__file_fail(why, SNIB_ESYS, errno, "stat %.200s", fs->path)
-                                : check_trust(fs, &st, why);
+    int rc = fstat(fd, &st) < 0 ? snib__file_fail(why, SNIB_ESYS, errno, "stat %.200s", d->path)
+                                : check_trust(d, &st, why);
     if (rc == 0) {
-        rc = check_network(fs, fd, why);
+        rc = check_network(d, fd, why);
     }
     if (rc < 0) {
         close(fd);
         return rc;
     }
-    if (fs->dir >= 0) {
-        close(fs->dir);
+    if (d->fd >= 0) {
+        close(d->fd);
     }
-    fs->dir = fd;
-    fs->dir_dev = st.st_dev;
-    fs->dir_ino = st.st_ino;
-    fs->dir_tick = file_tick();
+    d->fd = fd;
+    d->dev = st.st_dev;
+    d->ino = st.st_ino;
+    d->tick = file_tick();
     return 0;
 }
 
-int snib__file_directory_open(struct file_session *fs, struct failure *why)
+int snib__file_directory_open(struct directory *d, struct failure *why)
 {
-    fs->user = geteuid();
-    int rc = find_path(fs, why);
+    d->user = geteuid();
+    int rc = find_path(d, why);
     if (rc == 0) {
-        rc = find_group(fs, why);
+        rc = find_group(d, why);
     }
     if (rc == 0) {
-        rc = open_checked(fs, why);
+        rc = open_checked(d, why);
     }
     return rc;
 }
 
-int snib__file_directory_check(struct file_session *fs, struct failure *why)
+int snib__file_directory_check(struct directory *d, struct failure *why)
 {
     struct stat st;
-    if (lstat(fs->path, &st) == 0 && st.st_dev == fs->dir_dev && st.st_ino == fs->dir_ino) {
-        fs->dir_tick = file_tick();
+    if (lstat(d->path, &st) == 0 && st.st_dev == d->dev && st.st_ino == d->ino) {
+        d->tick = file_tick();
         return 0;
     }
-    int rc = open_checked(fs, why);
+    int rc = open_checked(d, why);
     return rc < 0 ? rc : 1;
+}
+
+void snib__file_directory_close(struct directory *d)
+{
+    if (d->fd >= 0) {
+        close(d->fd);
+        d->fd = -1;
+    }
+    free(d->path);
+    d->path = NULL;
 }

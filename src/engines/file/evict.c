@@ -8,11 +8,14 @@
  * request is over, we look every 20 ms. Who does not listen has to be stopped by a signal: the
  * answer says whom.
  */
-#include "engines/file/file.h"
+#include "engines/file/evict.h"
+
+#include "engines/file/inspection.h"
+#include "engines/file/record.h"
 
 #include <stdio.h>
 
-#define LOOK_NS (20 * SNIB__MS)
+#define PAUSE_NS (20 * SNIB__MS)
 
 static void describe(char *out, size_t size, const struct record *r, const char *what)
 {
@@ -28,7 +31,7 @@ static void finish(struct snib__query *q, int code, const char *reason)
 }
 
 /* The next holder with that token, starting with `*at`. */
-static const struct record *next_holder(const struct sight *s, uint64_t token, size_t *at)
+static const struct record *next_holder(const struct inspection *s, uint64_t token, size_t *at)
 {
     if (*at == 0) {
         ++*at;
@@ -52,27 +55,46 @@ static bool ask(struct file_session *fs, const struct record *r, uint64_t token)
         return false;
     }
     if (r->session != fs->self.session) {
-        return snib__file_ask_to_quit(fs, r, token);
+        return snib__file_bell_ask(&fs->bell, snib__file_record_bell(r), r->cookie, token,
+                                   fs->self.who);
     }
-    struct file_claim *c = snib__file_by_cookie(fs, r->cookie);
+    struct file_claim *c = snib__file_claim_by_cookie(fs, r->cookie);
     if (c) {
-        snib__file_asked_to_quit(c, token, fs->self.who);
+        snib__file_claim_ask(c, token, fs->self.who);
     }
     return c != NULL;
 }
 
-static int see(struct sight *s, const struct snib__query *q, struct failure *why)
+static int see(struct inspection *s, const struct snib__query *q, struct failure *why)
 {
     char file_name[FILE_NAME_BYTES];
-    snib__file_encode(file_name, q->name);
-    return snib__file_sight(s, q->session->state, file_name, why);
+    snib__file_name_encode(file_name, q->name);
+    struct file_session *fs = q->session->state;
+    return snib__file_inspection_begin(s, &fs->cache, file_name, why);
+}
+
+static void on_timer(struct snib__timer *timer);
+
+/* All have been asked: wait until they are gone. */
+static void await(struct snib__query *q)
+{
+    struct file_session *fs = q->session->state;
+    struct eviction *asked = q->state;
+    int64_t now_ns = snib__now().boot_ns;
+    if (!snib__timers_join(&fs->waking.timers)) {
+        finish(q, SNIB_ENOMEM, "out of memory");
+        return;
+    }
+    asked->query = q;
+    asked->timer.fire = on_timer;
+    asked->end_ns = now_ns + q->session->timeout_ms * SNIB__MS;
+    snib__file_waking_at(&fs->waking, &asked->timer, now_ns);
 }
 
 void snib__file_evict(struct snib__query *q)
 {
-    struct file_session *fs = q->session->state;
     struct failure why = {.code = 0};
-    struct sight s;
+    struct inspection s;
     size_t at = 0;
     int rc = see(&s, q, &why);
     const struct record *r = rc == 0 ? next_holder(&s, q->token, &at) : NULL;
@@ -83,63 +105,43 @@ void snib__file_evict(struct snib__query *q)
     } else {
         const struct record *deaf = NULL;
         for (; r; r = next_holder(&s, q->token, &at)) {
-            deaf = ask(fs, r, q->token) ? deaf : r;
+            deaf = ask(q->session->state, r, q->token) ? deaf : r;
         }
         if (deaf) {
             describe(why.text, sizeof why.text, deaf, "does not listen");
             finish(q, SNIB_EBUSY, why.text);
         } else {
-            int64_t now_ns = snib__now().boot_ns;
-            struct file_query *asked = q->state;
-            *asked = (struct file_query){.query = q, .next = fs->queries};
-            asked->due_ns = now_ns + q->session->timeout_ms * SNIB__MS;
-            fs->queries = asked;
-            fs->evict_ns = now_ns;
-            snib__file_kick(fs, now_ns);
+            await(q);
         }
     }
-    snib__file_sight_end(&s);
+    snib__file_inspection_end(&s);
 }
 
-/* True: it has its answer. */
-static bool look(struct file_query *asked, int64_t now_ns)
+/* Gone, kept for too long, or to be seen again. */
+static void on_timer(struct snib__timer *timer)
 {
+    struct eviction *asked = SNIB__OF(timer, struct eviction, timer);
     struct snib__query *q = asked->query;
+    struct file_session *fs = q->session->state;
     struct failure why = {.code = 0};
-    struct sight s;
+    struct inspection s;
     size_t at = 0;
+    int64_t now_ns = snib__now().boot_ns;
     int rc = see(&s, q, &why);
     const struct record *r = rc == 0 ? next_holder(&s, q->token, &at) : NULL;
-    bool over = true;
+    if (r && now_ns < asked->end_ns) {
+        snib__file_waking_at(&fs->waking, timer, now_ns + PAUSE_NS);
+        snib__file_inspection_end(&s);
+        return;
+    }
+    snib__timers_leave(&fs->waking.timers, timer);
     if (rc < 0) {
         finish(q, rc, why.text);
     } else if (!r) {
         finish(q, 0, NULL);
-    } else if (now_ns >= asked->due_ns) {
+    } else {
         describe(why.text, sizeof why.text, r, "has not given it up when asked");
         finish(q, SNIB_EBUSY, why.text);
-    } else {
-        over = false;
     }
-    snib__file_sight_end(&s);
-    return over;
-}
-
-int64_t snib__file_evict_check(struct file_session *fs, int64_t now_ns)
-{
-    if (now_ns < fs->evict_ns) {
-        return fs->evict_ns;
-    }
-    struct file_query **at = &fs->queries;
-    while (*at) {
-        struct file_query *q = *at;
-        struct file_query *next = q->next;
-        if (look(q, now_ns)) {
-            *at = next; /* q may be gone */
-        } else {
-            at = &q->next;
-        }
-    }
-    fs->evict_ns = now_ns + LOOK_NS;
-    return fs->queries ? fs->evict_ns : SNIB__NEVER;
+    snib__file_inspection_end(&s);
 }

@@ -11,7 +11,7 @@
  * So who turns a name from slot to permits holds the slot, for writing, while writing that down.
  * The other way round the gate is enough, because nobody takes a permit without it.
  */
-#include "engines/file/file.h"
+#include "engines/file/kind.h"
 
 #include <stdio.h>
 
@@ -19,13 +19,13 @@ struct use {
     bool slot, permits, records;
 };
 
-static struct use used_by_others(const struct lockfile *f)
+static struct use used_by_others(const struct lock *lock)
 {
     struct flock found;
     return (struct use){
-        .slot = snib__file_blocked(f->fd, F_WRLCK, SLOT_AT, 1, &found),
-        .permits = snib__file_blocked(f->fd, F_WRLCK, PERMIT_AT, PERMITS_MAX, &found),
-        .records = snib__file_blocked(f->fd, F_WRLCK, ALIVE_AT, RECORDS_MAX, &found),
+        .slot = snib__file_blocked(lock->file.fd, F_WRLCK, SLOT_AT, 1, &found),
+        .permits = snib__file_blocked(lock->file.fd, F_WRLCK, PERMIT_AT, PERMITS_MAX, &found),
+        .records = snib__file_blocked(lock->file.fd, F_WRLCK, ALIVE_AT, RECORDS_MAX, &found),
     };
 }
 
@@ -37,21 +37,24 @@ static void add_claim(struct use *use, const struct file_claim *c)
 }
 
 /* The kernel does not show us our own locks. */
-static void add_own(struct use *use, const struct lockfile *f, const struct file_claim *newcomer)
+static void add_own(struct use *use, const struct lock *lock, const struct file_claim *newcomer)
 {
-    if (f->exclusive) {
-        add_claim(use, f->exclusive);
+    if (lock->exclusive) {
+        add_claim(use, lock->exclusive);
     }
-    for (const struct file_claim *c = f->holding.first; c; c = c->after) {
+    for (EACH_CLAIM(c, &lock->holding)) {
         add_claim(use, c);
     }
-    for (const struct file_claim *c = f->flocking.first; c; c = c->after) {
+    for (EACH_CLAIM(c, &lock->flocking)) {
         add_claim(use, c);
     }
-    for (const struct file_claim *c = f->waiting.first; c; c = c->after) {
+    for (EACH_CLAIM(c, &lock->waiting)) {
         add_claim(use, c);
     }
-    for (const struct file_claim *c = f->joining.first; c && c != newcomer; c = c->after) {
+    for (EACH_CLAIM(c, &lock->joining)) {
+        if (c == newcomer) {
+            break;
+        }
         add_claim(use, c);
     }
 }
@@ -80,10 +83,10 @@ static bool clash(const struct view *v, const struct file_claim *c, uint32_t kin
 
 static bool write_kind(struct view *v, uint32_t kind, uint32_t permits, struct failure *why)
 {
-    struct lockfile *f = v->file;
+    struct lock *lock = v->lock;
     bool was_counted = v->front.header.words.kind == KIND_COUNTED;
-    bool guard = kind == KIND_COUNTED && !was_counted;
-    if (guard && file_lock(f->fd, F_WRLCK, SLOT_AT, 1) != 0) {
+    bool shut = kind == KIND_COUNTED && !was_counted;
+    if (shut && snib__file_lock_range(lock->file.fd, F_WRLCK, SLOT_AT, 1) != 0) {
         snib__file_fail(why, SNIB_EKIND, 0,
                         "it is in use as exclusive or shared, and was asked for as counted");
         return false;
@@ -91,30 +94,29 @@ static bool write_kind(struct view *v, uint32_t kind, uint32_t permits, struct f
     struct gate_words *words = &v->front.header.words;
     struct gate_words old = *words;
     int sys = 0;
-    if (guard) { /* tokens were given since we loaded; from now on they are only inside the gate */
-        sys = snib__file_front(f, &v->front) ? 0 : EIO;
+    if (shut) { /* tokens were given since we loaded; from now on they are only inside the gate */
+        sys = snib__file_lockfile_read(&lock->file, &v->front) ? 0 : EIO;
         *words = old;
     }
     words->kind = kind;
     words->permits = permits;
     if (sys == 0) {
-        sys = snib__file_write_words(v);
+        sys = snib__file_view_write_words(v);
     }
     if (sys != 0) {
         *words = old;
     }
-    if (guard) {
-        snib__file_unlock(f, SLOT_AT, 1);
+    if (shut) {
+        snib__file_lockfile_unlock(&lock->file, SLOT_AT, 1);
     }
     if (sys != 0) {
-        snib__file_fail(why, snib__file_code_of(sys), sys, "cannot write %.100s/%.180s: %s",
-                        f->session->path, f->file_name, strerror(sys));
+        snib__file_lockfile_cannot(&lock->file, "write", sys, why);
         return false;
     }
     return true;
 }
 
-bool snib__file_bind(struct view *v, const struct file_claim *c, struct failure *why)
+bool snib__file_kind_bind(struct view *v, const struct file_claim *c, struct failure *why)
 {
     const struct gate_words *words = &v->front.header.words;
     uint32_t kind = c->claim->mode == SNIB_COUNTED ? KIND_COUNTED : KIND_RW;
@@ -122,8 +124,8 @@ bool snib__file_bind(struct view *v, const struct file_claim *c, struct failure 
     if (words->kind == kind && words->permits == permits) {
         return true;
     }
-    struct use use = used_by_others(v->file);
-    add_own(&use, v->file, c);
+    struct use use = used_by_others(v->lock);
+    add_own(&use, v->lock, c);
     bool taken = kind == KIND_COUNTED ? use.slot : use.permits;
     /* A header that was lost says nothing; then records prove no kind, but locks still do. */
     if (words->kind != KIND_NONE) {

@@ -23,7 +23,7 @@
  *   record 0         the exclusive holder, who holds the slot for writing. Its token is the last
  *                    one given. While the name is a counted lock: whoever holds the gate.
  *   record i         its owner, who has locked alive byte i; taken and pruned under the gate
- *   record i, rung   anybody: when the waiter of that ticket was called
+ *   record i, rung   anybody: when the waiter with that number was called
  */
 
 #include <stdint.h>
@@ -46,7 +46,7 @@ enum { HAS_BELL = 1, LISTENS = 2 };
 
 struct record {
     uint32_t state, mode;
-    uint64_t ticket;
+    uint64_t order; /* in the queue */
     uint64_t token;
     uint64_t cookie;  /* names the claim to its owner; secret to those who cannot read the file */
     uint64_t session; /* with pid, the address of the owner's bell */
@@ -54,8 +54,8 @@ struct record {
     uint32_t net_space, flags;
     uint32_t nonce, permit;
     int64_t since_ms;
-    uint64_t rung_ticket; /* the ticket that was called, and when on CLOCK_BOOTTIME; */
-    int64_t rung_ms;      /* the waiter clears it when it has come */
+    uint64_t rung_order; /* the number that was called, and when on CLOCK_BOOTTIME; */
+    int64_t rung_ms;     /* the waiter clears it when it has come */
     char who[104];
     char label[64];
 };
@@ -63,7 +63,7 @@ struct record {
 /* The part under the gate. */
 struct gate_words {
     uint32_t kind, permits;
-    uint64_t next_ticket;
+    uint64_t next_order;
     uint32_t waiting; /* never less than the number of live waiters */
     uint32_t high;    /* records in use are below */
 };

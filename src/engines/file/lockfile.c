@@ -14,7 +14,9 @@
  * that a full disk is an error and not a SIGBUS. A file shrunk by somebody else would make
  * reading one, so the map is touched only directly after a look at the size.
  */
-#include "engines/file/file.h"
+#include "engines/file/lockfile.h"
+
+#include "base/hash.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -26,20 +28,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATH_CHECK_NS (100 * SNIB__MS)
-
 /* ---- Kernel locks ----------------------------------------------------------------------- */
 
 /* Cutting a range in two needs memory in the kernel, so even this can fail. Then nobody may use
  * this descriptor again, and closing it, when the last of us leaves, unlocks everything. */
-void snib__file_unlock(struct lockfile *f, off_t start, off_t length)
+void snib__file_lockfile_unlock(struct lockfile *f, off_t start, off_t length)
 {
     for (int tries = 0; tries < 100; tries++) {
-        if (file_lock(f->fd, F_UNLCK, start, length) == 0) {
+        if (snib__file_lock_range(f->fd, F_UNLCK, start, length) == 0) {
             return;
         }
     }
-    snib__file_stray(f);
+    snib__file_lockfile_stray(f);
 }
 
 bool snib__file_blocked(int fd, short type, off_t start, off_t length, struct flock *found)
@@ -55,39 +55,75 @@ bool snib__file_blocked(int fd, short type, off_t start, off_t length, struct fl
     return found->l_type != F_UNLCK;
 }
 
+/* ---- The cache -------------------------------------------------------------------------- */
+
+static void close_file(struct lockfile *f)
+{
+    if (f->cache->recent == f) {
+        f->cache->recent = NULL;
+    }
+    snib__list_remove(&f->in);
+    if (!f->replaced) {
+        snib__table_remove(&f->cache->files, &f->entry);
+    }
+    if (f->map) {
+        munmap((void *)(uintptr_t)f->map, FILE_BYTES);
+    }
+    close(f->fd);
+    free(f);
+}
+
+/* The file that has been idle for longest, or nearly so: one that was used since we last came by
+ * gets a second chance, which spares the acquire any sorting. False: there is none. */
+static bool close_idle(struct cache *cache)
+{
+    while (cache->idle > 0) {
+        struct lockfile *f = SNIB__OF(cache->order.after, struct lockfile, in);
+        if (f->uses == 0 && !f->touched) {
+            cache->idle--;
+            close_file(f);
+            return true;
+        }
+        f->touched = false;
+        snib__list_remove(&f->in);
+        snib__list_append(&cache->order, &f->in);
+    }
+    return false;
+}
+
 /* ---- Opening ---------------------------------------------------------------------------- */
 
-int snib__file_trust(struct file_session *fs, const char *name, const struct statx *st,
-                     struct failure *why)
+int snib__file_lockfile_trust(const struct directory *d, const char *name, const struct statx *st,
+                              struct failure *why)
 {
     if (!S_ISREG(st->stx_mode)) {
-        return snib__file_fail(why, SNIB_EUNSAFE, 0, "%.100s/%.200s is not a regular file",
-                               fs->path, name);
+        return snib__file_fail(why, SNIB_EUNSAFE, 0, "%.100s/%.200s is not a regular file", d->path,
+                               name);
     }
     if (st->stx_nlink > 1) {
         return snib__file_fail(why, SNIB_EUNSAFE, 0, "%.100s/%.200s has %u links, must have one",
-                               fs->path, name, st->stx_nlink);
+                               d->path, name, st->stx_nlink);
     }
-    bool ours = fs->grouped ? st->stx_gid == fs->group && !(st->stx_mode & S_IWOTH)
-                            : st->stx_uid == 0 || st->stx_uid == fs->user;
+    bool ours = d->grouped ? st->stx_gid == d->group && !(st->stx_mode & S_IWOTH)
+                           : st->stx_uid == 0 || st->stx_uid == d->user;
     if (!ours) {
         return snib__file_fail(why, SNIB_EUNSAFE, 0,
                                "%.100s/%.160s belongs to user id %u, group %u, mode %04o, and is "
                                "not to be trusted here",
-                               fs->path, name, st->stx_uid, st->stx_gid,
+                               d->path, name, st->stx_uid, st->stx_gid,
                                (unsigned)(st->stx_mode & 07777));
     }
     return 0;
 }
 
 /* Made by us: give it its mode whatever the umask says. Others may find it a moment earlier. */
-static int finish_new(const struct file_session *fs, int fd)
+static int finish_new(const struct directory *d, int fd)
 {
-    if (!fs->grouped) {
+    if (!d->grouped) {
         return 0;
     }
     struct stat st;
-    if (fstat(fd, &st) < 0 || (st.st_gid != fs->group && fchown(fd, (uid_t)-1, fs->group) < 0) ||
+    if (fstat(fd, &st) < 0 || (st.st_gid != d->group && fchown(fd, (uid_t)-1, d->group) < 0) ||
         fchmod(fd, 0660) < 0) {
         return -1;
     }
@@ -96,15 +132,15 @@ static int finish_new(const struct file_session *fs, int fd)
 
 /* First without O_CREAT, which protected_regular=2 refuses for the files of others in a sticky
  * directory. -1 and errno: EEXIST and ENOENT mean that it just came or went. */
-static int open_or_make(const struct file_session *fs, const char *name, int flags)
+static int open_or_make(const struct directory *d, const char *name, int flags)
 {
     int common = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-    int fd = openat(fs->dir, name, (flags & ~O_CREAT) | common);
+    int fd = openat(d->fd, name, (flags & ~O_CREAT) | common);
     if (fd >= 0 || errno != ENOENT || !(flags & O_CREAT)) {
         return fd;
     }
-    fd = openat(fs->dir, name, O_RDWR | O_CREAT | O_EXCL | common, fs->grouped ? 0660 : 0600);
-    if (fd >= 0 && finish_new(fs, fd) < 0) {
+    fd = openat(d->fd, name, O_RDWR | O_CREAT | O_EXCL | common, d->grouped ? 0660 : 0600);
+    if (fd >= 0 && finish_new(d, fd) < 0) {
         int sys = errno;
         close(fd);
         errno = sys;
@@ -113,7 +149,7 @@ static int open_or_make(const struct file_session *fs, const char *name, int fla
     return fd;
 }
 
-static bool worth_again(struct file_session *fs, int flags, int tries)
+static bool worth_again(struct cache *cache, int flags, int tries)
 {
     switch (errno) {
     case EINTR:
@@ -124,9 +160,9 @@ static bool worth_again(struct file_session *fs, int flags, int tries)
         return (flags & O_CREAT) && tries < 20;
     case EMFILE:
     case ENFILE:
-        return snib__file_evict_idle(fs);
+        return close_idle(cache);
     case EACCES: /* a member of the group has made it and not yet given it its mode */
-        if (fs->grouped && tries < 5) {
+        if (cache->directory->grouped && tries < 5) {
             nanosleep(&(struct timespec){.tv_nsec = SNIB__MS}, NULL);
             return true;
         }
@@ -136,203 +172,141 @@ static bool worth_again(struct file_session *fs, int flags, int tries)
     }
 }
 
-static int cannot_open(const struct file_session *fs, const char *name, struct failure *why)
+static int cannot_open(const struct directory *d, const char *name, struct failure *why)
 {
     int sys = errno;
     if (sys == ELOOP) {
-        return snib__file_fail(why, SNIB_EUNSAFE, sys, "%.100s/%.200s is a symbolic link", fs->path,
+        return snib__file_fail(why, SNIB_EUNSAFE, sys, "%.100s/%.200s is a symbolic link", d->path,
                                name);
     }
-    return snib__file_fail(why, snib__file_code_of(sys), sys, "cannot open %.100s/%.180s: %s",
-                           fs->path, name, strerror(sys));
+    return snib__file_fail(why, snib__file_failure_code(sys), sys, "cannot open %.100s/%.180s: %s",
+                           d->path, name, strerror(sys));
 }
 
-int snib__file_open_at(struct file_session *fs, const char *name, int flags, struct failure *why)
+int snib__file_lockfile_open(struct cache *cache, const char *name, int flags, struct failure *why)
 {
-    if (file_tick() - fs->dir_tick > PATH_CHECK_NS) {
-        int rc = snib__file_directory_check(fs, why);
+    struct directory *d = cache->directory;
+    if (file_tick() - d->tick > PATH_CHECK_NS) {
+        int rc = snib__file_directory_check(d, why);
         if (rc < 0) {
             return rc;
         }
     }
     int fd;
     int tries = 0;
-    while ((fd = open_or_make(fs, name, flags)) < 0) {
-        if (!worth_again(fs, flags, tries++)) {
-            return cannot_open(fs, name, why);
+    while ((fd = open_or_make(d, name, flags)) < 0) {
+        if (!worth_again(cache, flags, tries++)) {
+            return cannot_open(d, name, why);
         }
     }
     return fd;
 }
 
-/* ---- The cache -------------------------------------------------------------------------- */
+/* ---- Finding ---------------------------------------------------------------------------- */
 
-static uint64_t hash_of(const char *name)
+void snib__file_lockfile_rest(struct lockfile *f)
 {
-    uint64_t hash = 14695981039346656037ULL;
-    for (; *name; name++) {
-        hash = (hash ^ (unsigned char)*name) * 1099511628211ULL;
-    }
-    return hash;
-}
-
-static void close_file(struct lockfile *f)
-{
-    struct file_session *fs = f->session;
-    if (fs->recent == f) {
-        fs->recent = NULL;
-    }
-    snib__file_watch_set(f, NULL, 0);
-    snib__file_timer(f, SNIB__NEVER);
-    if (f->map) {
-        munmap((void *)(uintptr_t)f->map, FILE_BYTES);
-    }
-    close(f->fd);
-    fs->file_count--;
-    free(f);
-}
-
-static void leave_list(struct lockfile **head, struct lockfile *f)
-{
-    while (*head != f) {
-        head = &(*head)->next_hash;
-    }
-    *head = f->next_hash;
-}
-
-static void leave_cache(struct lockfile *f)
-{
-    struct file_session *fs = f->session;
-    *(f->newer ? &f->newer->older : &fs->newest) = f->older;
-    *(f->older ? &f->older->newer : &fs->oldest) = f->newer;
-    f->newer = f->older = NULL;
-}
-
-static void enter_cache(struct lockfile *f)
-{
-    struct file_session *fs = f->session;
-    f->older = fs->newest;
-    *(fs->newest ? &fs->newest->newer : &fs->oldest) = f;
-    fs->newest = f;
-}
-
-/* The file that has been idle for longest, or nearly so: one that was used since we last came by
- * gets a second chance, which spares the acquire any sorting. */
-bool snib__file_evict_idle(struct file_session *fs)
-{
-    while (fs->idle > 0) {
-        struct lockfile *f = fs->oldest;
-        leave_cache(f);
-        if (f->claims == 0 && !f->touched) {
-            fs->idle--;
-            leave_list(&fs->files[f->hash % FILE_BUCKETS], f);
-            close_file(f);
-            return true;
-        }
-        f->touched = false;
-        enter_cache(f);
-    }
-    return false;
-}
-
-void snib__file_put_away(struct lockfile *f)
-{
-    struct file_session *fs = f->session;
     if (f->replaced) {
-        leave_list(&fs->strays, f);
         close_file(f);
         return;
     }
-    if (f->watch_count) {
-        snib__file_watch_set(f, NULL, 0);
-    }
-    if (f->timer_index) {
-        snib__file_timer(f, SNIB__NEVER);
-    }
     f->touched = true;
-    if (++fs->idle > CACHE_MAX) {
-        snib__file_evict_idle(fs);
+    if (++f->cache->idle > CACHE_MAX) {
+        close_idle(f->cache);
     }
 }
 
-void snib__file_stray(struct lockfile *f)
+void snib__file_lockfile_stray(struct lockfile *f)
 {
-    struct file_session *fs = f->session;
-    assert(f->claims > 0);
+    struct cache *cache = f->cache;
+    assert(f->uses > 0);
     if (f->replaced) {
         return;
     }
     f->replaced = true;
-    if (fs->recent == f) {
-        fs->recent = NULL;
+    if (cache->recent == f) {
+        cache->recent = NULL;
     }
-    leave_cache(f);
-    leave_list(&fs->files[f->hash % FILE_BUCKETS], f);
-    f->next_hash = fs->strays;
-    fs->strays = f;
+    snib__list_remove(&f->in);
+    snib__table_remove(&cache->files, &f->entry);
+    snib__list_append(&cache->strays, &f->in);
 }
 
-static struct lockfile *open_new(struct file_session *fs, const char *name, uint64_t hash,
+static struct lockfile *open_new(struct cache *cache, const char *name, uint64_t hash,
                                  struct failure *why)
 {
     size_t size = strlen(name) + 1;
-    struct lockfile *f = calloc(1, sizeof *f + size);
-    if (!f || !snib__file_timer_room(fs, fs->file_count + 1)) {
+    struct lockfile *f = calloc(1, cache->bytes + size);
+    if (!f || !snib__table_add(&cache->files, &f->entry, hash)) {
         free(f);
-        snib__file_fail(why, SNIB_ENOMEM, ENOMEM, "out of memory");
+        snib__file_fail_memory(why);
         return NULL;
     }
-    memcpy(f->name, name, size);
-    snib__file_encode(f->file_name, name);
-    f->fd = snib__file_open_at(fs, f->file_name, O_RDWR | O_CREAT, why);
+    snib__file_name_encode(f->file_name, name);
+    f->fd = snib__file_lockfile_open(cache, f->file_name, O_RDWR | O_CREAT, why);
     if (f->fd < 0) {
+        snib__table_remove(&cache->files, &f->entry);
         free(f);
         return NULL;
     }
-    fs->file_count++;
-    f->session = fs;
+    f->cache = cache;
+    f->name = memcpy((char *)f + cache->bytes, name, size);
     f->path_tick = file_tick();
-    f->due_ns = SNIB__NEVER;
-    f->hash = hash;
-    f->next_hash = fs->files[hash % FILE_BUCKETS];
-    fs->files[hash % FILE_BUCKETS] = f;
-    fs->idle++;
-    enter_cache(f);
+    snib__list_append(&cache->order, &f->in);
+    cache->idle++;
     return f;
 }
 
-struct lockfile *snib__file_find(struct file_session *fs, const char *name, struct failure *why)
+struct lockfile *snib__file_cache_find(struct cache *cache, const char *name, struct failure *why)
 {
-    if (fs->recent && strcmp(fs->recent->name, name) == 0) {
-        return fs->recent;
+    if (cache->recent && strcmp(cache->recent->name, name) == 0) {
+        return cache->recent;
     }
-    uint64_t hash = hash_of(name);
-    struct lockfile *f = fs->files[hash % FILE_BUCKETS];
-    while (f && (f->hash != hash || strcmp(f->name, name) != 0)) {
-        f = f->next_hash;
+    uint64_t hash = snib__hash_text(name);
+    struct lockfile *f = NULL;
+    struct snib__entry *e = snib__table_first(&cache->files, hash);
+    for (; e && !f; e = snib__entry_next(e)) {
+        struct lockfile *candidate = SNIB__OF(e, struct lockfile, entry);
+        f = strcmp(candidate->name, name) == 0 ? candidate : NULL;
     }
     if (!f) {
-        f = open_new(fs, name, hash, why);
+        f = open_new(cache, name, hash, why);
     }
-    fs->recent = f;
+    cache->recent = f;
     return f;
 }
 
-void snib__file_close_all(struct file_session *fs)
+struct lockfile *snib__file_cache_next(const struct cache *cache, const struct lockfile *f)
 {
-    for (size_t i = 0; i <= FILE_BUCKETS; i++) {
-        struct lockfile **head = i < FILE_BUCKETS ? &fs->files[i] : &fs->strays;
-        while (*head) {
-            struct lockfile *f = *head;
-            *head = f->next_hash;
-            close_file(f);
+    const struct snib__list *stray = f && f->replaced ? f->in.after : cache->strays.after;
+    if (!f || !f->replaced) {
+        struct snib__entry *e = snib__table_next(&cache->files, f ? &f->entry : NULL);
+        if (e) {
+            return SNIB__OF(e, struct lockfile, entry);
         }
     }
-    fs->newest = fs->oldest = NULL;
-    fs->idle = 0;
+    return stray == &cache->strays ? NULL : SNIB__OF(stray, struct lockfile, in);
 }
 
-/* ---- Looking ---------------------------------------------------------------------------- */
+void snib__file_cache_init(struct cache *cache, struct directory *directory, size_t bytes)
+{
+    cache->directory = directory;
+    cache->bytes = bytes;
+    snib__list_init(&cache->order);
+    snib__list_init(&cache->strays);
+}
+
+void snib__file_cache_close(struct cache *cache)
+{
+    struct lockfile *f;
+    while ((f = snib__file_cache_next(cache, NULL)) != NULL) {
+        close_file(f);
+    }
+    snib__table_free(&cache->files);
+    cache->idle = 0;
+}
+
+/* ---- Checking --------------------------------------------------------------------------- */
 
 /* Not fstat: whoever asks for the times of a file makes the next write to it stamp it anew, and
  * that costs more than the write. */
@@ -343,17 +317,17 @@ static bool ask(int dir, const char *name, int flags, struct statx *out)
     return statx(dir, name, flags, wanted, out) == 0;
 }
 
-bool snib__file_leads_here(struct lockfile *f)
+bool snib__file_lockfile_follow(struct lockfile *f)
 {
-    struct file_session *fs = f->session;
+    struct directory *d = f->cache->directory;
     int64_t tick = file_tick();
     struct statx at;
     struct failure ignored; /* whoever opens the file next meets the cause */
-    if (!ask(fs->dir, f->file_name, AT_SYMLINK_NOFOLLOW, &at) || at.stx_ino != f->ino ||
+    if (!ask(d->fd, f->file_name, AT_SYMLINK_NOFOLLOW, &at) || at.stx_ino != f->ino ||
         makedev(at.stx_dev_major, at.stx_dev_minor) != f->dev) {
         return false;
     }
-    if (tick - fs->dir_tick > PATH_CHECK_NS && snib__file_directory_check(fs, &ignored) != 0) {
+    if (tick - d->tick > PATH_CHECK_NS && snib__file_directory_check(d, &ignored) != 0) {
         return false;
     }
     f->path_tick = tick;
@@ -365,7 +339,7 @@ static bool get_to_know(struct lockfile *f, const struct statx *st, struct failu
 {
     f->ino = st->stx_ino;
     f->dev = makedev(st->stx_dev_major, st->stx_dev_minor);
-    f->known = snib__file_trust(f->session, f->file_name, st, why) == 0;
+    f->known = snib__file_lockfile_trust(f->cache->directory, f->file_name, st, why) == 0;
     return f->known;
 }
 
@@ -375,21 +349,21 @@ static void map(struct lockfile *f)
     f->map = page == MAP_FAILED ? NULL : page;
 }
 
-/* Looking costs as much as locking. Who comes back within a tick of the coarse clock, a few
+/* Checking costs as much as locking. Who comes back within a tick of the coarse clock, a few
  * milliseconds, only sees to it that the map may be touched. */
-static bool looked_just_now(const struct lockfile *f, int64_t tick)
+static bool checked_just_now(const struct lockfile *f, int64_t tick)
 {
-    return f->map && f->look_tick == tick && !f->replaced &&
+    return f->map && f->check_tick == tick && !f->replaced &&
            lseek(f->fd, 0, SEEK_END) >= FILE_BYTES;
 }
 
-enum presence snib__file_presence(struct lockfile *f, int64_t tick, struct failure *why)
+enum presence snib__file_lockfile_check(struct lockfile *f, int64_t tick, struct failure *why)
 {
     struct statx st;
-    if (looked_just_now(f, tick)) {
+    if (checked_just_now(f, tick)) {
         return PRESENT;
     }
-    f->look_tick = INT64_MIN / 2;
+    f->check_tick = INT64_MIN / 2;
     if (f->replaced || !ask(f->fd, "", AT_EMPTY_PATH, &st) || st.stx_nlink == 0) {
         return REPLACED;
     }
@@ -397,26 +371,28 @@ enum presence snib__file_presence(struct lockfile *f, int64_t tick, struct failu
     if (first && !get_to_know(f, &st, why)) {
         return REFUSED;
     }
-    if (tick - f->path_tick > PATH_CHECK_NS && !snib__file_leads_here(f)) {
+    if (tick - f->path_tick > PATH_CHECK_NS && !snib__file_lockfile_follow(f)) {
         return REPLACED;
     }
     if (st.stx_size < FILE_BYTES) {
         return SHRUNK;
     }
-    if (!first && !f->map && !f->session->network) {
+    if (!first && !f->map && !f->cache->directory->network) {
         map(f); /* it is used again: worth it */
     }
-    f->look_tick = tick;
+    f->check_tick = tick;
     return PRESENT;
 }
 
-enum presence snib__file_presence_fully(struct lockfile *f, struct failure *why)
+enum presence snib__file_lockfile_check_fully(struct lockfile *f, struct failure *why)
 {
-    f->path_tick = f->look_tick = INT64_MIN / 2;
-    return snib__file_presence(f, file_tick(), why);
+    f->path_tick = f->check_tick = INT64_MIN / 2;
+    return snib__file_lockfile_check(f, file_tick(), why);
 }
 
-bool snib__file_front(struct lockfile *f, struct front *out)
+/* ---- Reading and writing ---------------------------------------------------------------- */
+
+bool snib__file_lockfile_read(const struct lockfile *f, struct front *out)
 {
     ssize_t n;
     do {
@@ -427,10 +403,10 @@ bool snib__file_front(struct lockfile *f, struct front *out)
 
 /* The map of a file that was cut to nothing must not be touched. Whoever has had the lock until
  * now, and not for long, has written to the file since the last look at it. */
-uint32_t snib__file_waiting(struct lockfile *f, bool had_it)
+uint32_t snib__file_lockfile_waiting(struct lockfile *f, bool had_it)
 {
     uint32_t waiting = 1; /* if it cannot be read: somebody may */
-    bool long_enough = f->map && ((had_it && f->look_tick == file_tick()) ||
+    bool long_enough = f->map && ((had_it && f->check_tick == file_tick()) ||
                                   lseek(f->fd, 0, SEEK_END) >= FILE_BYTES);
     if (long_enough) {
         waiting = __atomic_load_n(&f->map->header.words.waiting, __ATOMIC_ACQUIRE);
@@ -442,4 +418,20 @@ uint32_t snib__file_waiting(struct lockfile *f, bool had_it)
     }
     f->crowded = waiting != 0;
     return waiting;
+}
+
+int snib__file_lockfile_write(const struct lockfile *f, const void *bytes, size_t size, off_t at)
+{
+    ssize_t n;
+    do {
+        n = pwrite(f->fd, bytes, size, at);
+    } while (n < 0 && errno == EINTR);
+    return n == (ssize_t)size ? 0 : n < 0 ? errno : ENOSPC;
+}
+
+int snib__file_lockfile_cannot(const struct lockfile *f, const char *what, int sys,
+                               struct failure *why)
+{
+    return snib__file_fail(why, snib__file_failure_code(sys), sys, "cannot %s %.100s/%.180s: %s",
+                           what, f->cache->directory->path, f->file_name, strerror(sys));
 }

@@ -7,9 +7,11 @@
  * A name too long for that is cut and gets "%~" and a hash in place of its tail; the whole name
  * then stands in the file's header, where it is compared. "%~" cannot come from escaping.
  */
-#include "engines/file/file.h"
+#include "engines/file/names.h"
 
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #define SUFFIX ".lock"
 #define LONGEST 240U /* file systems take 255; some stacked ones less */
@@ -17,7 +19,7 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-static wide hash_of(const char *name)
+static wide wide_hash_of(const char *name)
 {
     wide prime = ((wide)1 << 88) + 0x13b;
     wide hash = ((wide)0x6c62272e07bb0142ULL << 64) + 0x62b821756295c58dULL;
@@ -60,7 +62,7 @@ static size_t escape(char *out, size_t *used, const char *name, size_t room)
     return i;
 }
 
-void snib__file_encode(char out[FILE_NAME_BYTES], const char *name)
+void snib__file_name_encode(char out[FILE_NAME_BYTES], const char *name)
 {
     size_t used;
     size_t done = escape(out, &used, name, LONGEST - strlen(SUFFIX));
@@ -68,7 +70,7 @@ void snib__file_encode(char out[FILE_NAME_BYTES], const char *name)
         memcpy(out + used, SUFFIX, sizeof SUFFIX);
         return;
     }
-    wide hash = hash_of(name);
+    wide hash = wide_hash_of(name);
     escape(out, &used, name, CUT);
     snprintf(out + used, FILE_NAME_BYTES - used, "%%~%016llx%016llx" SUFFIX,
              (unsigned long long)(hash >> 64), (unsigned long long)hash);
@@ -79,7 +81,7 @@ static int digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-int snib__file_decode(char out[FILE_NAME_BYTES], const char *file_name)
+int snib__file_name_decode(char out[FILE_NAME_BYTES], const char *file_name)
 {
     size_t length = strlen(file_name);
     size_t suffix = strlen(SUFFIX);
@@ -110,6 +112,6 @@ int snib__file_decode(char out[FILE_NAME_BYTES], const char *file_name)
     if (n == 0 || n > 200 || memchr(out, '\0', n)) {
         return -1;
     }
-    snib__file_encode(again, out);
+    snib__file_name_encode(again, out);
     return strcmp(again, file_name) == 0 ? 0 : -1;
 }

@@ -5,24 +5,24 @@
  * So that a crontab can move from flock(1) line by line: a line that still says `flock /x cmd`
  * and one that says `snib run /x cmd` exclude each other. The file is opened as flock(1) does it,
  * following links, created if it is not there, a directory if it is one. Among users of snib the
- * slot decides, in order; flock is then taken from somebody outside, who has no queue and no
- * bell: its process is found in /proc/locks and watched, and we try again from time to time. The
- * slot is kept meanwhile.
+ * slot decides, in order; flock is then taken from somebody outside.
  *
  * Assumption: nobody removes the file while it is locked. That is checked after locking and by
  * verify, as for our own files.
  */
-#include "engines/file/file.h"
+#include "engines/file/path.h"
+
+#include "snib.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define FIRST_PAUSE_MS 50
-#define LONGEST_PAUSE_MS 1000
 #define TRIES 20
 
 /* ---- The file --------------------------------------------------------------------------- */
@@ -43,8 +43,8 @@ static int open_path(const char *path, int access)
 static int cannot(struct failure *why, const char *what, const char *path)
 {
     int sys = errno;
-    return snib__file_fail(why, snib__file_code_of(sys), sys, "cannot %s %.200s: %s", what, path,
-                           strerror(sys));
+    return snib__file_fail(why, snib__file_failure_code(sys), sys, "cannot %s %.200s: %s", what,
+                           path, strerror(sys));
 }
 
 static int check_type(int fd, const char *path, struct stat *st, struct failure *why)
@@ -75,9 +75,9 @@ static int lock_fd(int fd, int mode)
 }
 
 /* One try on the file the path leads to now. `*again`: it led elsewhere afterwards. */
-static enum flocked try_once(struct file_claim *c, int access, bool *again, struct failure *why)
+static enum flocked try_once(struct path_lock *p, const char *path, int mode, int access,
+                             bool *again, struct failure *why)
 {
-    const char *path = c->claim->name;
     struct stat st;
     *again = false;
     int fd = open_path(path, access);
@@ -89,9 +89,9 @@ static enum flocked try_once(struct file_claim *c, int access, bool *again, stru
         close(fd);
         return FLOCK_FAILED;
     }
-    c->path_dev = st.st_dev;
-    c->path_ino = st.st_ino;
-    if (lock_fd(fd, c->claim->mode) < 0) {
+    p->dev = st.st_dev;
+    p->ino = st.st_ino;
+    if (lock_fd(fd, mode) < 0) {
         bool busy = errno == EWOULDBLOCK;
         *again = access == O_RDONLY && (errno == EBADF || errno == EIO);
         cannot(why, "lock", path);
@@ -104,55 +104,44 @@ static enum flocked try_once(struct file_claim *c, int access, bool *again, stru
         snib__file_fail(why, SNIB_EUNSAFE, 0, "%.200s is replaced again and again", path);
         return FLOCK_FAILED;
     }
-    c->path_fd = fd;
+    p->fd = fd;
     return FLOCKED;
 }
 
-static void unwatch(struct file_claim *c)
-{
-    if (c->path_watch) {
-        snib__file_unwatch(c->file->session, c->path_watch);
-        c->path_watch = NULL;
-    }
-}
-
 /* NFS wants a descriptor open for writing; it says so by EBADF or EIO. */
-enum flocked snib__file_flock(struct file_claim *c, struct failure *why)
+enum flocked snib__file_path_lock(struct path_lock *p, const char *path, int mode,
+                                  struct failure *why)
 {
     enum flocked flocked = FLOCK_FAILED;
     int access = O_RDONLY;
     bool again = true;
     for (int i = 0; again && i < TRIES; i++) {
-        flocked = try_once(c, access, &again, why);
+        flocked = try_once(p, path, mode, access, &again, why);
         if (again && (why->sys == EBADF || why->sys == EIO)) {
             access = O_RDWR;
         }
     }
-    if (flocked == FLOCKED) {
-        unwatch(c); /* whoever was in the way may die now and be nothing to us */
-    }
     return flocked;
 }
 
-void snib__file_unflock(struct file_claim *c)
+void snib__file_path_unlock(struct path_lock *p)
 {
-    unwatch(c);
-    if (c->path_fd >= 0) {
-        flock(c->path_fd, LOCK_UN); /* a forked child may keep the description open */
-        close(c->path_fd);
-        c->path_fd = -1;
+    if (p->fd >= 0) {
+        flock(p->fd, LOCK_UN); /* a forked child may keep the description open */
+        close(p->fd);
+        p->fd = -1;
     }
 }
 
-bool snib__file_flock_valid(const struct file_claim *c)
+bool snib__file_path_valid(const struct path_lock *p, const char *path)
 {
-    struct stat st = {.st_dev = c->path_dev, .st_ino = c->path_ino};
-    return c->path_fd < 0 || same_file(c->claim->name, &st);
+    struct stat st = {.st_dev = p->dev, .st_ino = p->ino};
+    return p->fd < 0 || same_file(path, &st);
 }
 
 /* ---- Who is in the way ------------------------------------------------------------------ */
 
-struct flocker snib__file_flocker(dev_t dev, ino_t ino)
+struct flocker snib__file_path_flocker(dev_t dev, ino_t ino)
 {
     struct flocker found = {.pid = 0};
     FILE *locks = fopen("/proc/locks", "re");
@@ -174,61 +163,4 @@ struct flocker snib__file_flocker(dev_t dev, ino_t ino)
         fclose(locks);
     }
     return found;
-}
-
-struct flocker snib__file_flock_wait(struct file_claim *c)
-{
-    struct file_session *fs = c->file->session;
-    struct flocker other = snib__file_flocker(c->path_dev, c->path_ino);
-    bool fresh;
-    bool dead;
-    unwatch(c);
-    if (other.pid && other.pid != fs->self.pid) {
-        c->path_watch = snib__file_watch(fs, other.pid, &fresh, &dead);
-    }
-    int64_t ms = c->path_pause_ms ? c->path_pause_ms * 2 : FIRST_PAUSE_MS;
-    c->path_pause_ms = ms < LONGEST_PAUSE_MS ? ms : LONGEST_PAUSE_MS;
-    c->path_due_ns = snib__now().boot_ns + c->path_pause_ms * SNIB__MS;
-    if (c->phase != PHASE_FLOCKING) {
-        c->phase = PHASE_FLOCKING;
-        snib__file_list_add(&c->file->flocking, c);
-    }
-    snib__file_schedule(c->file);
-    return other;
-}
-
-static void once_more(struct file_claim *c)
-{
-    struct failure why;
-    struct lockfile *f = c->file;
-    if (f->replaced) { /* our slot is worth nothing any more */
-        snib__file_drop(c);
-        snib__file_detach(c);
-        snib__file_start(c);
-        return;
-    }
-    switch (snib__file_flock(c, &why)) {
-    case FLOCKED:
-        snib__file_list_remove(&f->flocking, c);
-        snib__file_held(c);
-        break;
-    case FLOCK_BUSY:
-        snib__file_flock_wait(c);
-        break;
-    case FLOCK_FAILED:
-        snib__file_drop(c);
-        snib__file_failed(c, &why);
-        break;
-    }
-}
-
-void snib__file_flock_again(struct lockfile *f, int64_t now_ns)
-{
-    struct file_claim *next;
-    for (struct file_claim *c = f->flocking.first; c; c = next) {
-        next = c->after;
-        if (c->path_due_ns <= now_ns) {
-            once_more(c);
-        }
-    }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A look at a lock file from outside.
+ * Everybody at one name, seen from outside.
  *
  * Through a descriptor of its own, so that the kernel shows the locks of our own session like
  * those of everybody else. Records are shown only if the lock behind them is there: a shared or
@@ -11,7 +11,9 @@
  *
  * The gate is read-locked meanwhile if it can be had, so that nobody is seen twice or not at all.
  */
-#include "engines/file/file.h"
+#include "engines/file/inspection.h"
+
+#include "engines/file/record.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -42,7 +44,7 @@ static ssize_t read_all(int fd, void *bytes, size_t size, off_t at)
     return n;
 }
 
-static void look_at_slot(struct sight *s, int fd)
+static void read_slot(struct inspection *s, int fd)
 {
     for (int i = 0; i < SLOT_TRIES; i++) {
         s->exclusive = false;
@@ -51,7 +53,7 @@ static void look_at_slot(struct sight *s, int fd)
         }
         struct record holder;
         if (read_all(fd, &holder, sizeof holder, record_at(0)) == (ssize_t)sizeof holder &&
-            snib__file_proved(&holder, &s->slot)) {
+            snib__file_record_proved(&holder, &s->slot)) {
             s->holder = holder;
             s->exclusive = true;
             return;
@@ -70,7 +72,7 @@ static bool lives(int fd, uint32_t index)
     return snib__file_blocked(fd, F_WRLCK, ALIVE_AT + (off_t)index, 1, &found);
 }
 
-/* Holders before waiters, waiters by ticket. */
+/* Holders before waiters, waiters in their order. */
 static int in_order(const void *a, const void *b)
 {
     const struct record *x = a;
@@ -80,12 +82,12 @@ static int in_order(const void *a, const void *b)
     if (x_holds != y_holds) {
         return x_holds ? -1 : 1;
     }
-    uint64_t x_key = x_holds ? (uint64_t)x->since_ms : x->ticket;
-    uint64_t y_key = y_holds ? (uint64_t)y->since_ms : y->ticket;
+    uint64_t x_key = x_holds ? (uint64_t)x->since_ms : x->order;
+    uint64_t y_key = y_holds ? (uint64_t)y->since_ms : y->order;
     return x_key < y_key ? -1 : x_key > y_key;
 }
 
-static int look_at_records(struct sight *s, int fd, struct failure *why)
+static int read_records(struct inspection *s, int fd, struct failure *why)
 {
     uint32_t high = s->header.words.high;
     if (high < 2 || high > RECORDS_MAX) {
@@ -93,7 +95,7 @@ static int look_at_records(struct sight *s, int fd, struct failure *why)
     }
     s->records = malloc(high * sizeof *s->records);
     if (!s->records) {
-        return snib__file_fail(why, SNIB_ENOMEM, ENOMEM, "out of memory");
+        return snib__file_fail_memory(why);
     }
     ssize_t n = read_all(fd, s->records, high * sizeof *s->records, record_at(0));
     uint32_t there = n < 0 ? 0 : (uint32_t)((size_t)n / sizeof *s->records);
@@ -110,28 +112,29 @@ static int look_at_records(struct sight *s, int fd, struct failure *why)
     return 0;
 }
 
-int snib__file_sight(struct sight *s, struct file_session *fs, const char *file_name,
-                     struct failure *why)
+int snib__file_inspection_begin(struct inspection *s, struct cache *cache, const char *file_name,
+                                struct failure *why)
 {
     struct statx st;
     memset(s, 0, sizeof *s);
     s->slot.l_type = F_UNLCK;
-    int fd = snib__file_open_at(fs, file_name, O_RDONLY, why);
+    int fd = snib__file_lockfile_open(cache, file_name, O_RDONLY, why);
     if (fd < 0) {
         return why->sys == ENOENT ? 1 : fd;
     }
     int rc = 0;
     if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS & ~STATX_MTIME & ~STATX_CTIME, &st) != 0) {
-        rc = snib__file_fail(why, SNIB_ESYS, errno, "stat %.100s/%.180s", fs->path, file_name);
+        rc = snib__file_fail(why, SNIB_ESYS, errno, "stat %.100s/%.180s", cache->directory->path,
+                             file_name);
     } else {
-        rc = snib__file_trust(fs, file_name, &st, why);
+        rc = snib__file_lockfile_trust(cache->directory, file_name, &st, why);
     }
     if (rc < 0) {
         close(fd);
         return rc;
     }
     for (int i = 0; i < GATE_TRIES; i++) {
-        if (file_lock(fd, F_RDLCK, GATE_AT, 1) != EAGAIN) {
+        if (snib__file_lock_range(fd, F_RDLCK, GATE_AT, 1) != EAGAIN) {
             break;
         }
         nap(i);
@@ -140,18 +143,18 @@ int snib__file_sight(struct sight *s, struct file_session *fs, const char *file_
     ssize_t n = read_all(fd, &s->header, sizeof s->header, 0);
     if (n == (ssize_t)sizeof s->header &&
         memcmp(s->header.magic, FILE_MAGIC, sizeof s->header.magic) == 0) {
-        look_at_slot(s, fd);
-        rc = look_at_records(s, fd, why);
+        read_slot(s, fd);
+        rc = read_records(s, fd, why);
     } else if (n < 0 || memcmp(&s->header, &none, sizeof none) != 0) {
         rc = snib__file_fail(why, SNIB_EUNSAFE, 0, "%.100s/%.180s is not a lock file of snib",
-                             fs->path, file_name);
+                             cache->directory->path, file_name);
     }
     close(fd); /* and with it the gate */
     s->holder.who[sizeof s->holder.who - 1] = s->holder.label[sizeof s->holder.label - 1] = '\0';
     return rc;
 }
 
-void snib__file_sight_end(struct sight *s)
+void snib__file_inspection_end(struct inspection *s)
 {
     free(s->records);
     s->records = NULL;

@@ -17,10 +17,10 @@ static int64_t wall_ms(void)
 TEST(a_free_name_shows_nobody_and_makes_no_file)
 {
     snib *client = client_here();
-    CHECK_INT(look(client, "never").holders, ==, 0);
+    CHECK_INT(inspect(client, "never").holders, ==, 0);
     CHECK(access(lock_path("never"), F_OK) != 0);
     CHECK_INT(try_it(client, "x"), ==, 0);
-    struct seen seen = look(client, "x");
+    struct seen seen = inspect(client, "x");
     CHECK_INT(seen.holders + seen.waiters, ==, 0);
     snib_close(client);
 }
@@ -34,7 +34,7 @@ TEST(holders_and_waiters_are_shown_in_order_with_all_that_is_known)
     snib_lease *lease = take_with(client, "x", &options);
     struct helper *first = waiter(client, "x", SNIB_SHARED);
     struct helper *second = waiter(client, "x", SNIB_EXCLUSIVE);
-    struct seen seen = look(client, "x");
+    struct seen seen = inspect(client, "x");
     char end[32];
     snprintf(end, sizeof end, ":%d", (int)getpid());
     CHECK_INT(seen.holders, ==, 1);
@@ -71,23 +71,23 @@ TEST(all_shared_and_counted_holders_are_shown)
     struct helper *b = helper_make("c", counting(3, PATIENCE_MS));
     helper_start(b);
     check_flag_wait(&b->held, PATIENCE_MS);
-    struct seen seen = look(client, "r");
+    struct seen seen = inspect(client, "r");
     CHECK_INT(seen.holders, ==, 2);
     CHECK_UINT(seen.all[0].token, ==, snib_token(own[0]));
     CHECK_UINT(seen.all[1].token, ==, a->token);
-    seen = look(client, "c");
+    seen = inspect(client, "c");
     CHECK_INT(seen.holders, ==, 2);
     CHECK_INT(seen.all[0].permits, ==, 3);
     CHECK_INT(seen.all[0].mode, ==, SNIB_COUNTED);
     CHECK_UINT(seen.all[1].token, ==, b->token);
     check_kill(a->pid);
     check_kill(b->pid);
-    CHECK_INT(look(client, "r").holders, ==, 1);
-    CHECK_INT(look(client, "c").holders, ==, 1);
+    CHECK_INT(inspect(client, "r").holders, ==, 1);
+    CHECK_INT(inspect(client, "c").holders, ==, 1);
     give(&own[0]);
     give(&own[1]);
-    CHECK_INT(look(client, "r").holders, ==, 0);
-    CHECK_INT(look(client, "c").holders, ==, 0);
+    CHECK_INT(inspect(client, "r").holders, ==, 0);
+    CHECK_INT(inspect(client, "c").holders, ==, 0);
     snib_close(client);
 }
 
@@ -96,14 +96,14 @@ TEST(a_killed_holder_is_gone_and_a_stopped_one_is_not)
     snib *client = client_here();
     struct helper *h = holder("x", SNIB_EXCLUSIVE);
     check_stop(h->pid);
-    CHECK_INT(look(client, "x").holders, ==, 1);
+    CHECK_INT(inspect(client, "x").holders, ==, 1);
     CHECK_INT(try_it(client, "x"), ==, SNIB_EBUSY);
     check_kill(h->pid);
-    CHECK_INT(look(client, "x").holders, ==, 0); /* its note is still in the file */
+    CHECK_INT(inspect(client, "x").holders, ==, 0); /* its note is still in the file */
     h = holder("x", SNIB_EXCLUSIVE);
-    CHECK_UINT(look(client, "x").all[0].token, ==, h->token);
+    CHECK_UINT(inspect(client, "x").all[0].token, ==, h->token);
     let_go(h);
-    CHECK_INT(look(client, "x").holders, ==, 0);
+    CHECK_INT(inspect(client, "x").holders, ==, 0);
     snib_close(client);
 }
 
@@ -119,7 +119,7 @@ static void lock_and_say_nothing(void *arg)
     struct slot_owner me = {.pid = (uint32_t)getpid(), .nonce = 4711};
     int fd = open(m->path, O_RDWR | O_CLOEXEC);
     CHECK(fd >= 0);
-    CHECK_INT(file_lock(fd, F_WRLCK, SLOT_AT, slot_length(me)), ==, 0);
+    CHECK_INT(snib__file_lock_range(fd, F_WRLCK, SLOT_AT, slot_length(me)), ==, 0);
     check_flag_set(&m->locked);
     pause();
 }
@@ -132,7 +132,7 @@ TEST(a_holder_that_has_written_nothing_is_shown_by_its_number_and_not_by_an_old_
     CHECK_INT(try_it(client, "x"), ==, 0); /* leaves our own note behind */
     pid_t pid = check_spawn(lock_and_say_nothing, m);
     check_flag_wait(&m->locked, PATIENCE_MS);
-    struct seen seen = look(client, "x");
+    struct seen seen = inspect(client, "x");
     char who[32];
     snprintf(who, sizeof who, "pid %d", pid);
     CHECK_INT(seen.holders, ==, 1);
@@ -144,7 +144,7 @@ TEST(a_holder_that_has_written_nothing_is_shown_by_its_number_and_not_by_an_old_
     CHECK_STR(error.holder, who);
     CHECK_INT(snib_break(client, "x", 1, &error), ==, SNIB_EBUSY);
     check_kill(pid);
-    CHECK_INT(look(client, "x").holders, ==, 0);
+    CHECK_INT(inspect(client, "x").holders, ==, 0);
     snib_close(client);
 }
 
@@ -197,7 +197,7 @@ TEST(a_holder_that_does_not_listen_cannot_be_broken_and_is_named)
         !strstr(error.message, "does not listen")) {
         FAIL("%s", error.message);
     }
-    CHECK_INT(look(client, "x").holders, ==, 1);
+    CHECK_INT(inspect(client, "x").holders, ==, 1);
     CHECK_INT(snib_break(client, "x", h->token - 1, &error), ==, SNIB_ELOST);
     let_go(h);
     CHECK_INT(snib_break(client, "x", h->token, &error), ==, SNIB_ELOST);
@@ -271,7 +271,7 @@ static void a_listener_gives_up(int mode, bool late)
     CHECK_INT(snib_break(client, "x", l->token + 1, &error), ==, SNIB_ELOST);
     CHECK(!check_flag_is_set(&l->told));
     CHECK_OK(snib_break(client, "x", l->token, &error), error.message);
-    CHECK_INT(look(client, "x").holders, ==, 0);
+    CHECK_INT(inspect(client, "x").holders, ==, 0);
     check_join(pid, PATIENCE_MS);
     if (!late) {
         CHECK(strstr(l->why, "asked to give up by ") != NULL);

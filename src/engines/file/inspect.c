@@ -2,18 +2,22 @@
 /*
  * Inspect one name, or list all that are in use.
  *
- * Answered at once: a look at a file is a handful of system calls. A lock file that exists and is
+ * Answered at once: inspecting a file is a handful of system calls. A lock file that exists and is
  * free is not worth a word. Files in the directory that are not ours, or cannot be read, are
  * passed over when listing, and are an error when asked for by name.
  */
-#include "engines/file/file.h"
+#include "engines/file/inspect.h"
+
+#include "engines/file/inspection.h"
+#include "engines/file/path.h"
+#include "engines/file/session.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
-static void show(struct snib__query *q, const char *name, const struct sight *s,
+static void show(struct snib__query *q, const char *name, const struct inspection *s,
                  const struct record *r, int place)
 {
     bool counted = s->header.words.kind == KIND_COUNTED;
@@ -37,19 +41,19 @@ static void show_flocker(struct snib__query *q, const char *path)
 {
     struct stat st;
     struct flocker other = {.pid = 0};
-    if (file_is_path(path) && stat(path, &st) == 0) {
-        other = snib__file_flocker(st.st_dev, st.st_ino);
+    if (snib__file_name_is_path(path) && stat(path, &st) == 0) {
+        other = snib__file_path_flocker(st.st_dev, st.st_ino);
     }
     if (other.pid == 0) {
         return;
     }
-    struct sight s = {.slot = {.l_type = F_UNLCK}};
+    struct inspection s = {.slot = {.l_type = F_UNLCK}};
     struct record r = {.mode = (uint32_t)other.mode};
     snprintf(r.who, sizeof r.who, "pid %u (flock)", other.pid);
     show(q, path, &s, &r, 0);
 }
 
-static void show_all(struct snib__query *q, const char *name, const struct sight *s)
+static void show_all(struct snib__query *q, const char *name, const struct inspection *s)
 {
     if (s->exclusive) {
         show(q, name, s, &s->holder, 0);
@@ -69,20 +73,20 @@ static void inspect_name(struct snib__query *q)
 {
     struct file_session *fs = q->session->state;
     char file_name[FILE_NAME_BYTES];
-    struct sight s;
+    struct inspection s;
     struct failure why = {.code = 0};
-    snib__file_encode(file_name, q->name);
-    int rc = snib__file_sight(&s, fs, file_name, &why);
+    snib__file_name_encode(file_name, q->name);
+    int rc = snib__file_inspection_begin(&s, &fs->cache, file_name, &why);
     if (rc == 0 && s.header.name_length &&
         (s.header.name_length != strlen(q->name) ||
          memcmp(s.header.name, q->name, s.header.name_length) != 0)) {
-        rc = snib__file_fail(&why, SNIB_EKIND, 0, "%.100s/%.180s belongs to another lock", fs->path,
-                             file_name);
+        rc = snib__file_fail(&why, SNIB_EKIND, 0, "%.100s/%.180s belongs to another lock",
+                             fs->directory.path, file_name);
     }
     if (rc >= 0) {
         show_all(q, q->name, &s);
     }
-    snib__file_sight_end(&s);
+    snib__file_inspection_end(&s);
     snib__finish(q, rc < 0 ? rc : 0, why.sys, rc < 0 ? why.text : NULL);
 }
 
@@ -90,14 +94,14 @@ static void list_file(struct snib__query *q, const char *file_name)
 {
     struct file_session *fs = q->session->state;
     char name[FILE_NAME_BYTES];
-    struct sight s;
+    struct inspection s;
     struct failure why;
     size_t prefix = strlen(q->name);
-    int kind = snib__file_decode(name, file_name);
+    int kind = snib__file_name_decode(name, file_name);
     if (kind < 0 || (kind == 0 && strncmp(name, q->name, prefix) != 0)) {
         return;
     }
-    if (snib__file_sight(&s, fs, file_name, &why) == 0) {
+    if (snib__file_inspection_begin(&s, &fs->cache, file_name, &why) == 0) {
         if (kind == 1) {
             size_t n = s.header.name_length;
             n = n < sizeof s.header.name ? n : sizeof s.header.name;
@@ -108,13 +112,13 @@ static void list_file(struct snib__query *q, const char *file_name)
             show_all(q, name, &s);
         }
     }
-    snib__file_sight_end(&s);
+    snib__file_inspection_end(&s);
 }
 
 static void list(struct snib__query *q)
 {
     struct file_session *fs = q->session->state;
-    int fd = openat(fs->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(fs->directory.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir) {
         int sys = errno;
@@ -122,8 +126,8 @@ static void list(struct snib__query *q)
         if (fd >= 0) {
             close(fd);
         }
-        snprintf(why, sizeof why, "cannot read %.200s: %s", fs->path, strerror(sys));
-        snib__finish(q, snib__file_code_of(sys), sys, why);
+        snprintf(why, sizeof why, "cannot read %.200s: %s", fs->directory.path, strerror(sys));
+        snib__finish(q, snib__file_failure_code(sys), sys, why);
         return;
     }
     const struct dirent *entry;

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_FILE_NAMES_H
+#define SNIB_FILE_NAMES_H
+
+#include <stdbool.h>
+
+#define FILE_NAME_BYTES 256
+
+void snib__file_name_encode(char out[FILE_NAME_BYTES], const char *name);
+/* 0: `out` is the name; 1: the name is in the file's header; -1: not a lock file of ours. */
+int snib__file_name_decode(char out[FILE_NAME_BYTES], const char *file_name);
+
+/* Is it a file of its own, to be locked as flock(1) does it? */
+static inline bool snib__file_name_is_path(const char *name)
+{
+    return name[0] == '/';
+}
+
+#endif

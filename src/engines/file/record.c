@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records: who holds, who waits, one each, as they are written and read.
+ *
+ * A record is its owner's as long as the alive byte is locked. It is freed in this order: first
+ * the state, then the byte, because whoever sees the byte free may use the record.
+ *
+ * A waiter that was rung a second ago and has not come is stopped, or as good as. The first call
+ * counts, and the waiter clears it when it has come.
+ */
+#include "engines/file/record.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define STALLED_MS 1000
+
+/* What is the same in all records of the session stays in the draft from one to the next. */
+const struct record *snib__file_record_draft(const struct file_claim *c, enum record_state state)
+{
+    struct file_session *fs = c->lock->session;
+    struct record *r = &fs->draft;
+    r->state = state;
+    r->mode = (uint32_t)c->claim->mode;
+    r->order = c->order;
+    r->token = c->token;
+    r->cookie = c->cookie;
+    r->nonce = c->nonce;
+    r->permit = c->permit;
+    r->since_ms = c->since_ms;
+    r->flags = fs->bell.fd < 0 ? 0 : c->claim->listens ? HAS_BELL | LISTENS : HAS_BELL;
+    if (c->claim->label[0] || r->label[0]) {
+        size_t n = strnlen(c->claim->label, sizeof r->label - 1);
+        memset(r->label, 0, sizeof r->label);
+        memcpy(r->label, c->claim->label, n);
+    }
+    return r;
+}
+
+int snib__file_record_write(struct lock *lock, uint32_t index, const struct record *r)
+{
+    return snib__file_lockfile_write(&lock->file, r, sizeof *r, record_at(index));
+}
+
+int snib__file_record_write_token(struct lock *lock, uint64_t token)
+{
+    return snib__file_lockfile_write(&lock->file, &token, sizeof token,
+                                     record_at(0) + (off_t)offsetof(struct record, token));
+}
+
+/* The owner needs no gate for that; the number of waiters is corrected by the next who goes
+ * through. */
+void snib__file_record_drop(struct lock *lock, uint32_t index)
+{
+    static const uint32_t state = RECORD_FREE;
+    (void)snib__file_lockfile_write(&lock->file, &state, sizeof state, record_at(index));
+    bit_set(lock->own_records, index, false);
+    snib__file_lockfile_unlock(&lock->file, ALIVE_AT + (off_t)index, 1);
+}
+
+void snib__file_record_publish(struct file_claim *c)
+{
+    struct lock *lock = c->lock;
+    if (c->published || snib__file_bell_open(&lock->session->bell) != 0) {
+        return;
+    }
+    uint32_t flags = HAS_BELL | LISTENS;
+    off_t at = record_at(c->record) + (off_t)offsetof(struct record, flags);
+    c->published = snib__file_lockfile_write(&lock->file, &flags, sizeof flags, at) == 0;
+}
+
+bool snib__file_record_alive(const struct lock *lock, uint32_t index)
+{
+    struct flock found;
+    return bit_get(lock->own_records, index) ||
+           snib__file_blocked(lock->file.fd, F_WRLCK, ALIVE_AT + (off_t)index, 1, &found);
+}
+
+const struct record *snib__file_record_proved(const struct record *holder,
+                                              const struct flock *found)
+{
+    struct slot_owner o = slot_owner_of(found->l_len);
+    return found->l_type == F_WRLCK && o.pid == holder->pid && o.nonce == holder->nonce &&
+                   o.space == fold_space(holder->pid_space)
+               ? holder
+               : NULL;
+}
+
+/* ---- Rung ------------------------------------------------------------------------------- */
+
+static int64_t boot_ms(void)
+{
+    return snib__now().boot_ns / SNIB__MS;
+}
+
+bool snib__file_record_stalled(const struct record *r)
+{
+    return r->rung_order == r->order && boot_ms() - r->rung_ms > STALLED_MS;
+}
+
+void snib__file_record_mark_rung(struct lock *lock, uint32_t index, struct record *r)
+{
+    if (r->rung_order == r->order) {
+        return;
+    }
+    r->rung_order = r->order;
+    r->rung_ms = boot_ms();
+    (void)snib__file_lockfile_write(&lock->file, &r->rung_order,
+                                    sizeof r->rung_order + sizeof r->rung_ms,
+                                    record_at(index) + (off_t)offsetof(struct record, rung_order));
+}
+
+void snib__file_record_clear_rung(struct lock *lock, uint32_t index, struct record *r)
+{
+    r->rung_order = 0;
+    (void)snib__file_lockfile_write(&lock->file, &r->rung_order, sizeof r->rung_order,
+                                    record_at(index) + (off_t)offsetof(struct record, rung_order));
+}
+
+/* ---- Small things ----------------------------------------------------------------------- */
+
+bool snib__file_record_make_room(struct file_session *fs, size_t records)
+{
+    if (records <= fs->record_room) {
+        return true;
+    }
+    size_t room = fs->record_room ? fs->record_room : 16;
+    while (room < records) {
+        room *= 2;
+    }
+    struct record *more = realloc(fs->records, room * sizeof *more);
+    if (!more) {
+        return false;
+    }
+    fs->records = more;
+    fs->record_room = room;
+    return true;
+}
+
+void snib__file_rival_name(struct rival *out, const struct record *r)
+{
+    snprintf(out->who, sizeof out->who, "%.*s%s%.*s", (int)strnlen(r->who, sizeof r->who), r->who,
+             r->label[0] ? " " : "", (int)strnlen(r->label, sizeof r->label), r->label);
+    out->token = r->token;
+}
