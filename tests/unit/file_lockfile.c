@@ -3,6 +3,7 @@
 #include "file_test.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -154,6 +155,50 @@ TEST(a_file_cut_while_held_still_excludes_and_is_released)
         snib_close(one);
         snib_close(two);
     }
+}
+
+TEST(safety_57_a_holder_whose_file_is_cut_lives_to_release_it)
+{
+    snib *client = client_here();
+    for (int i = 0; i < 100; i++) {
+        for (int again = 0; again < 3; again++) { /* mapped from the second time on */
+            CHECK_INT(try_it(client, "x"), ==, 0);
+        }
+        snib_lease *lease = take(client, "x");
+        cut("x", 0); /* and no pause: within the tick in which it was checked */
+        give(&lease);
+    }
+    snib_close(client);
+}
+
+static void cut_until_told(void *arg)
+{
+    struct check_flag *enough = arg;
+    while (!check_flag_is_set(enough)) {
+        (void)!truncate(lock_path("x"), 0);
+    }
+}
+
+/* Where others can cut the file at any moment nothing is mapped, so no moment is the wrong one. */
+TEST_LIMIT(safety_57_members_of_a_group_cannot_crash_each_other_by_cutting, 60)
+{
+    const struct group *group = getgrgid(getegid());
+    if (!group) {
+        SKIP("the group of this process has no name");
+    }
+    char url[400];
+    snprintf(url, sizeof url, "%s?group=%s", locks_url(), group->gr_name);
+    CHECK(chmod(locks(), 02770) == 0);
+    struct check_flag *enough = check_shared(sizeof *enough);
+    snib *client = client_at(url);
+    CHECK_INT(try_it(client, "x"), ==, 0);
+    pid_t pid = check_spawn(cut_until_told, enough);
+    for (int i = 0; i < 20000; i++) {
+        (void)try_it(client, "x"); /* what it answers is another question */
+    }
+    check_flag_set(enough);
+    check_join(pid, PATIENCE_MS);
+    snib_close(client);
 }
 
 TEST(waiters_of_a_file_that_is_cut_are_served)

@@ -32,8 +32,7 @@
  *   An acquire checks the link count unless it was checked in the same tick of the kernel's coarse
  *   clock (a few milliseconds), and the path if the last look is older than 0.1 s; holders learn it
  *   by verify. So a file must not be removed while somebody has it, or had it a moment ago; the
- *   directory's permissions let nobody but its owner do that. The same goes for cutting one to
- *   nothing: who has had it for less than a tick then dies of SIGBUS at the release.
+ *   directory's permissions let nobody but its owner do that. Cutting one to nothing is survived.
  * - A child forked from a holder that neither calls exec nor ends keeps the description open. A
  *   release unlocks all the same; but if the holder is killed, the lock lives as long as the child.
  * - Network file systems: locks may stay on one host, or vanish with the server. Refused; with

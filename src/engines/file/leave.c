@@ -19,7 +19,7 @@ static void offer(struct lock *lock)
 {
     if (!snib__list_empty(&lock->waiting) || !snib__list_empty(&lock->joining)) {
         snib__file_queue_pump(lock);
-    } else if (snib__file_lockfile_waiting(&lock->file, true) != 0) {
+    } else if (snib__file_lockfile_waiting(&lock->file) != 0) {
         snib__file_ring_behind(lock, 0);
     }
 }
@@ -87,7 +87,7 @@ void snib__file_leave_all(struct lock *lock)
     for (EACH_CLAIM(waiter, &lock->waiting)) {
         snib__file_ring_behind(lock, waiter->order);
     }
-    if (snib__file_lockfile_waiting(&lock->file, false) != 0) {
+    if (snib__file_lockfile_waiting(&lock->file) != 0) {
         snib__file_ring_behind(lock, 0);
     }
 }

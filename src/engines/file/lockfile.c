@@ -11,8 +11,10 @@
  *
  * Reading the header costs a system call on first use; from the second on it is mapped, read
  * only: pages are coherent with write(2) on local file systems. Writing is always pwrite, so
- * that a full disk is an error and not a SIGBUS. A file shrunk by somebody else would make
- * reading one, so the map is touched only directly after a look at the size.
+ * that a full disk is an error and not a SIGBUS. A file that somebody else cuts would make reading
+ * one, so the map is touched only directly after the size was asked for, which is cheaper than
+ * reading. That leaves a moment between the two: so nothing is mapped where others can cut the
+ * file, which is in a directory shared by a group. Elsewhere only its owner and root can.
  */
 #include "engines/file/lockfile.h"
 
@@ -349,12 +351,24 @@ static void map(struct lockfile *f)
     f->map = page == MAP_FAILED ? NULL : page;
 }
 
+/* Must be asked directly before the map is touched. */
+static bool map_is_there(const struct lockfile *f)
+{
+    return lseek(f->fd, 0, SEEK_END) >= FILE_BYTES;
+}
+
+static bool may_map(const struct lockfile *f)
+{
+    const struct directory *d = f->cache->directory;
+    return !d->network && !d->grouped;
+}
+
 /* Checking costs as much as locking. Who comes back within a tick of the coarse clock, a few
  * milliseconds, only sees to it that the map may be touched. */
 static bool checked_just_now(const struct lockfile *f, int64_t tick)
 {
-    return f->map && f->check_tick == tick && !f->replaced &&
-           lseek(f->fd, 0, SEEK_END) >= FILE_BYTES;
+    return f->check_tick == tick && !f->replaced &&
+           (f->map ? map_is_there(f) : f->cache->directory->grouped);
 }
 
 enum presence snib__file_lockfile_check(struct lockfile *f, int64_t tick, struct failure *why)
@@ -377,7 +391,7 @@ enum presence snib__file_lockfile_check(struct lockfile *f, int64_t tick, struct
     if (st.stx_size < FILE_BYTES) {
         return SHRUNK;
     }
-    if (!first && !f->map && !f->cache->directory->network) {
+    if (!first && !f->map && may_map(f)) {
         map(f); /* it is used again: worth it */
     }
     f->check_tick = tick;
@@ -401,14 +415,10 @@ bool snib__file_lockfile_read(const struct lockfile *f, struct front *out)
     return n == (ssize_t)sizeof *out;
 }
 
-/* The map of a file that was cut to nothing must not be touched. Whoever has had the lock until
- * now, and not for long, has written to the file since the last look at it. */
-uint32_t snib__file_lockfile_waiting(struct lockfile *f, bool had_it)
+uint32_t snib__file_lockfile_waiting(struct lockfile *f)
 {
     uint32_t waiting = 1; /* if it cannot be read: somebody may */
-    bool long_enough = f->map && ((had_it && f->check_tick == file_tick()) ||
-                                  lseek(f->fd, 0, SEEK_END) >= FILE_BYTES);
-    if (long_enough) {
+    if (f->map && map_is_there(f)) {
         waiting = __atomic_load_n(&f->map->header.words.waiting, __ATOMIC_ACQUIRE);
     } else {
         ssize_t n;

@@ -36,7 +36,7 @@ struct lockfile {
     unsigned uses; /* 0: idle */
     dev_t dev;
     ino_t ino;
-    const struct front *map; /* of the first page; NULL on first use and on network file systems */
+    const struct front *map; /* of the first page; NULL: on first use, or it is read instead */
     bool known;              /* checked, and read once */
     bool replaced;           /* the name leads elsewhere now; only those already here use it */
     bool touched;            /* used since the cache last came by */
@@ -110,7 +110,7 @@ bool snib__file_lockfile_follow(struct lockfile *); /* does the name still lead 
 
 bool snib__file_lockfile_read(const struct lockfile *, struct front *out); /* false: it cannot be */
 /* How many wait, as the header says now; at least. */
-uint32_t snib__file_lockfile_waiting(struct lockfile *, bool had_it);
+uint32_t snib__file_lockfile_waiting(struct lockfile *);
 int snib__file_lockfile_write(const struct lockfile *, const void *, size_t, off_t at); /* errno */
 
 /* "cannot WHAT the file: ..."; answers the code. */

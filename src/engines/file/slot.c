@@ -76,7 +76,7 @@ static enum taken write_holder(struct file_claim *c, uint64_t last, struct failu
 static enum taken back_out(struct lock *lock, enum taken answer)
 {
     unlock_slot(lock);
-    if (snib__file_lockfile_waiting(&lock->file, false) != 0) {
+    if (snib__file_lockfile_waiting(&lock->file) != 0) {
         snib__file_ring_behind(lock, 0);
     }
     return answer;
@@ -114,7 +114,7 @@ enum taken snib__file_slot_take_fast(struct file_claim *c, struct failure *why)
     if (lock->exclusive || lock->shared || !alone) {
         return NOT_FREE;
     }
-    if (lock->file.crowded && snib__file_lockfile_waiting(&lock->file, false)) {
+    if (lock->file.crowded && snib__file_lockfile_waiting(&lock->file)) {
         return NOT_FREE; /* no need to disturb them */
     }
     enum taken taken = lock_slot(c, F_WRLCK, why);
