@@ -4,9 +4,14 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/filter.h>
 #include <linux/magic.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 enum { STRANGER = 54321, SHARED_GROUP = 54322 };
 
@@ -242,6 +247,77 @@ TEST(a_group_shares_a_directory_whatever_the_umask)
     check_flag_set(&m[1].let_go);
     check_join(first, PATIENCE_MS);
     check_join(second, PATIENCE_MS);
+}
+
+/* From now on this process dies when it gives a file its mode. */
+static void die_at_fchmod(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fchmod, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+static void doomed_member_main(void *arg)
+{
+    umask(077);
+    snib *client = client_at(folder_url("?group=snibtest"));
+    die_at_fchmod();
+    (void)try_it(client, "shared");
+    check_flag_set(arg); /* not reached */
+}
+
+TEST(safety_58_a_member_killed_while_it_makes_a_lock_file_shuts_nobody_out)
+{
+    make_group();
+    struct check_flag *lived = check_shared(sizeof *lived);
+    struct member *m = check_shared(sizeof *m);
+    struct stat st;
+    char path[400];
+    int status;
+    snprintf(folder, sizeof folder, "%s/team", check_tmpdir());
+    must_be_taken(folder_url("?group=snibtest"));
+    pid_t doomed = fork();
+    CHECK(doomed >= 0);
+    if (doomed == 0) {
+        doomed_member_main(lived);
+        _exit(0);
+    }
+    CHECK(waitpid(doomed, &status, 0) == doomed);
+    CHECK(!check_flag_is_set(lived));
+    CHECK(WIFSIGNALED(status));
+    snprintf(path, sizeof path, "%s/shared.lock", folder);
+    CHECK(stat(path, &st) < 0 || (st.st_mode & 07777) == 0660);
+    m->user = STRANGER;
+    check_flag_set(&m->let_go);
+    pid_t other = check_spawn(member_main, m);
+    check_flag_wait(&m->held, PATIENCE_MS);
+    check_join(other, PATIENCE_MS);
+}
+
+TEST(safety_58_the_owner_of_a_lock_file_gives_its_mode_back)
+{
+    make_group();
+    struct member *m = check_shared(2 * sizeof *m);
+    char path[400];
+    snprintf(folder, sizeof folder, "%s/team", check_tmpdir());
+    must_be_taken(folder_url("?group=snibtest"));
+    snprintf(path, sizeof path, "%s/shared.lock", folder);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0640);
+    CHECK(fd >= 0);
+    CHECK(fchown(fd, STRANGER, STRANGER) == 0);
+    close(fd);
+    for (int i = 0; i < 2; i++) { /* the owner, then somebody else */
+        m[i].user = (uid_t)(STRANGER + i);
+        check_flag_set(&m[i].let_go);
+        check_join(check_spawn(member_main, &m[i]), PATIENCE_MS);
+        CHECK(check_flag_is_set(&m[i].held));
+    }
 }
 
 TEST(a_group_directory_must_be_the_groups_and_closed_to_others)

@@ -118,18 +118,55 @@ int snib__file_lockfile_trust(const struct directory *d, const char *name, const
     return 0;
 }
 
-/* Made by us: give it its mode whatever the umask says. Others may find it a moment earlier. */
-static int finish_new(const struct directory *d, int fd)
+/* Give it the group and the mode whatever the umask says. */
+static int share(const struct directory *d, int fd)
 {
-    if (!d->grouped) {
-        return 0;
-    }
     struct stat st;
     if (fstat(fd, &st) < 0 || (st.st_gid != d->group && fchown(fd, (uid_t)-1, d->group) < 0) ||
         fchmod(fd, 0660) < 0) {
         return -1;
     }
     return 0;
+}
+
+/* A file that a group shares gets its mode before it gets its name: whoever is killed in between
+ * leaves nothing behind. -1 and errno; ENOTSUP: this file system cannot. */
+static int make_nameless(const struct directory *d, const char *name)
+{
+    char path[40];
+    int fd = openat(d->fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        bool strange = errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL;
+        errno = strange ? ENOTSUP : errno;
+        return -1;
+    }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int rc = share(d, fd);
+    if (rc == 0 && linkat(AT_FDCWD, path, d->fd, name, AT_SYMLINK_FOLLOW) < 0) {
+        rc = -1;
+        errno = errno == ENOENT ? ENOTSUP : errno; /* no /proc here */
+    }
+    if (rc < 0) {
+        int sys = errno;
+        close(fd);
+        errno = sys;
+        return -1;
+    }
+    return fd;
+}
+
+/* The name first, then the mode; others may find it a moment earlier. */
+static int make_named(const struct directory *d, const char *name)
+{
+    int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    int fd = openat(d->fd, name, flags, d->grouped ? 0660 : 0600);
+    if (fd >= 0 && d->grouped && share(d, fd) < 0) {
+        int sys = errno;
+        close(fd);
+        errno = sys;
+        return -1;
+    }
+    return fd;
 }
 
 /* First without O_CREAT, which protected_regular=2 refuses for the files of others in a sticky
@@ -141,14 +178,13 @@ static int open_or_make(const struct directory *d, const char *name, int flags)
     if (fd >= 0 || errno != ENOENT || !(flags & O_CREAT)) {
         return fd;
     }
-    fd = openat(d->fd, name, O_RDWR | O_CREAT | O_EXCL | common, d->grouped ? 0660 : 0600);
-    if (fd >= 0 && finish_new(d, fd) < 0) {
-        int sys = errno;
-        close(fd);
-        errno = sys;
-        return -1;
+    if (d->grouped) {
+        fd = make_nameless(d, name);
+        if (fd >= 0 || errno != ENOTSUP) {
+            return fd;
+        }
     }
-    return fd;
+    return make_named(d, name);
 }
 
 static bool worth_again(struct cache *cache, int flags, int tries)
@@ -336,9 +372,22 @@ bool snib__file_lockfile_follow(struct lockfile *f)
     return true;
 }
 
-/* May it be trusted at all? Asked once, of what was opened. */
-static bool get_to_know(struct lockfile *f, const struct statx *st, struct failure *why)
+/* Somebody of ours was killed before the file had its mode, or somebody took it away: the group
+ * is shut out until its owner comes by. If this does not help, trusting it will say why. */
+static void repair(const struct lockfile *f, struct statx *st)
 {
+    const struct directory *d = f->cache->directory;
+    bool shared = st->stx_gid == d->group && (st->stx_mode & 0666) == 0660;
+    if (d->grouped && !shared && st->stx_uid == d->user && S_ISREG(st->stx_mode) &&
+        st->stx_nlink == 1 && share(d, f->fd) == 0) {
+        (void)ask(f->fd, "", AT_EMPTY_PATH, st);
+    }
+}
+
+/* May it be trusted at all? Asked once, of what was opened. */
+static bool get_to_know(struct lockfile *f, struct statx *st, struct failure *why)
+{
+    repair(f, st);
     f->ino = st->stx_ino;
     f->dev = makedev(st->stx_dev_major, st->stx_dev_minor);
     f->known = snib__file_lockfile_trust(f->cache->directory, f->file_name, st, why) == 0;
