@@ -13,17 +13,6 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-/* Less than the two seconds after which a waiter would find out by itself. */
-enum { AT_ONCE_MS = 1000 };
-
-static void must_come_at_once(struct helper *h)
-{
-    int64_t start = check_now_ns();
-    check_flag_wait(&h->held, PATIENCE_MS);
-    CHECK_INT(h->code, ==, 0);
-    CHECK_INT(elapsed_ms(start), <, check_ms(AT_ONCE_MS));
-}
-
 /* ---- Order ------------------------------------------------------------------------------ */
 
 TEST(a_newcomer_does_not_pass_a_waiter_when_the_lock_is_free)
@@ -321,114 +310,6 @@ TEST_LIMIT(a_hundred_holders_killed_in_turn_cost_nobody_two_seconds, 60)
         check_kill(h->pid);
     }
     CHECK_INT(elapsed_ms(start), <, check_ms(20000));
-    snib_close(client);
-}
-
-/* ---- The gate --------------------------------------------------------------------------- */
-
-struct keeper {
-    char path[600];
-    pid_t pid;
-    struct check_flag closed;
-};
-
-/* As good as a process that was stopped inside the gate. */
-static void keep_gate(void *arg)
-{
-    struct keeper *k = arg;
-    int fd = open(k->path, O_RDWR | O_CLOEXEC);
-    CHECK(fd >= 0);
-    CHECK_INT(snib__file_lock_range(fd, F_WRLCK, GATE_AT, 1), ==, 0);
-    check_flag_set(&k->closed);
-    pause();
-}
-
-static struct keeper *close_gate(const char *name)
-{
-    struct keeper *k = check_shared(sizeof *k);
-    snprintf(k->path, sizeof k->path, "%s", lock_path(name));
-    k->pid = check_spawn(keep_gate, k);
-    check_flag_wait(&k->closed, PATIENCE_MS);
-    return k;
-}
-
-TEST(behind_a_closed_gate_a_free_lock_is_still_taken_and_released)
-{
-    snib *client = client_here();
-    CHECK_INT(try_it(client, "x"), ==, 0);
-    struct keeper *k = close_gate("x");
-    for (int i = 0; i < 3; i++) {
-        snib_lease *lease = take(client, "x");
-        CHECK_INT(inspect(client, "x").holders, ==, 1);
-        give(&lease);
-    }
-    check_kill(k->pid);
-    snib_close(client);
-}
-
-TEST(behind_a_closed_gate_calls_end_at_their_deadline)
-{
-    snib *client = client_here();
-    snib *other = client_here();
-    snib_lease *lease = take(client, "x");
-    struct keeper *k = close_gate("x");
-    snib_options options = waiting(SNIB_EXCLUSIVE, 300);
-    snib_error error;
-    snib_lease *none;
-    int64_t start = check_now_ns();
-    CHECK_INT(snib_acquire(&none, other, "x", &options, &error), ==, SNIB_EBUSY);
-    CHECK_INT(elapsed_ms(start), >=, 300);
-    CHECK_INT(elapsed_ms(start), <, check_ms(1000));
-    options.mode = SNIB_SHARED;
-    CHECK_INT(snib_acquire(&none, other, "x", &options, &error), ==, SNIB_EBUSY);
-    start = check_now_ns();
-    CHECK_INT(try_it(other, "x"), ==, SNIB_EBUSY);
-    CHECK_INT(try_with(other, "x", waiting(SNIB_SHARED, 0), &error), ==, SNIB_EBUSY);
-    CHECK_INT(try_with(other, "x", counting(2, 0), &error), ==, SNIB_EBUSY);
-    CHECK_INT(elapsed_ms(start), <, check_ms(1000));
-    give(&lease);
-    CHECK_INT(try_it(other, "x"), ==, 0); /* nobody waits: no gate needed */
-    check_kill(k->pid);
-    CHECK_INT(inspect(client, "x").waiters, ==, 0);
-    snib_close(other);
-    snib_close(client);
-}
-
-TEST(a_waiter_behind_a_closed_gate_comes_when_it_opens)
-{
-    snib *client = client_here();
-    snib_lease *lease = take(client, "x");
-    struct helper *early = waiter(client, "x", SNIB_EXCLUSIVE);
-    struct keeper *k = close_gate("x");
-    struct helper *late = helper_make("x", waiting(SNIB_EXCLUSIVE, PATIENCE_MS));
-    helper_start(late);
-    check_flag_wait(&late->ready, PATIENCE_MS);
-    give(&lease);
-    check_sleep_ms(200);
-    CHECK(!check_flag_is_set(&early->held));
-    check_kill(k->pid);
-    must_come_at_once(early);
-    let_go(early);
-    must_come_at_once(late);
-    let_go(late);
-    snib_close(client);
-}
-
-TEST(cancelling_behind_a_closed_gate_leaves_nothing)
-{
-    snib *client = client_here();
-    snib_lease *lease = take(client, "x");
-    struct helper *w = helper_make("x", waiting(SNIB_EXCLUSIVE, 500));
-    helper_start(w);
-    await_waiters(client, "x", 1);
-    struct keeper *k = close_gate("x");
-    check_flag_wait(&w->held, PATIENCE_MS);
-    CHECK_INT(w->code, ==, SNIB_EBUSY);
-    check_join(w->pid, PATIENCE_MS);
-    CHECK_INT(inspect(client, "x").waiters, ==, 0);
-    check_kill(k->pid);
-    give(&lease);
-    CHECK_INT(try_it(client, "x"), ==, 0);
     snib_close(client);
 }
 

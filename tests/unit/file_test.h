@@ -186,6 +186,16 @@ static inline void let_go(struct helper *h)
     check_join(h->pid, PATIENCE_MS);
 }
 
+enum { AT_ONCE_MS = 1000 }; /* less than any timer that would find it, too */
+
+static inline void must_come_at_once(struct helper *h)
+{
+    int64_t start = check_now_ns();
+    check_flag_wait(&h->held, PATIENCE_MS);
+    CHECK_INT(h->code, ==, 0);
+    CHECK_INT(elapsed_ms(start), <, check_ms(AT_ONCE_MS));
+}
+
 /* ---- What is seen ----------------------------------------------------------------------- */
 
 struct seen {

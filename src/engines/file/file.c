@@ -38,7 +38,8 @@
  * - Network file systems: locks may stay on one host, or vanish with the server. Refused; with
  *   ?network=allow nothing is promised across hosts, bells and deaths do not cross either.
  * - A process stopped inside the gate, which it holds for microseconds at a time: the uncontended
- *   exclusive acquire and every release go on; who must queue waits until its deadline.
+ *   exclusive acquire and every release go on; who must queue waits for a second and then takes
+ *   what is free out of order. A counted lock waits for the gate, or its deadline.
  * - A copy of a virtual machine, or of its disk, is another host.
  */
 #include "base/hash.h"
@@ -229,11 +230,14 @@ static void introduce(struct file_session *fs)
     self->pid = (uint32_t)getpid();
     self->pid_space = space_of("/proc/self/ns/pid");
     self->net_space = space_of("/proc/self/ns/net");
+    fs->clock = space_of("/proc/self/ns/time");
     if (fs->directory.network) {
         uint32_t host = host_number();
         self->pid_space ^= host;
         self->net_space ^= host;
+        fs->clock ^= host;
     }
+    fs->clock = fold_space(fs->clock);
     snib__random(&self->session, sizeof self->session);
     snib__random(&fs->number, sizeof fs->number);
     snprintf(self->who, sizeof self->who, "%s", fs->session->who);

@@ -98,7 +98,7 @@ static void walk_slot(struct view *v)
             }
             continue;
         }
-        if (snib__file_record_stalled(r)) {
+        if (snib__file_record_stalled(v->lock, r)) {
             continue;
         }
         if (!snib__file_slot_is_open(v->lock, mode)) {
@@ -217,7 +217,7 @@ static void walk_permits(struct view *v)
         if (!snib__file_view_sift(v, e)) {
             continue;
         }
-        if (!e->own && snib__file_record_stalled(&v->records[e->record])) {
+        if (!e->own && snib__file_record_stalled(v->lock, &v->records[e->record])) {
             continue;
         }
         uint32_t permit = free_permit(v);

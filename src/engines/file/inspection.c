@@ -87,10 +87,14 @@ static int in_order(const void *a, const void *b)
     return x_key < y_key ? -1 : x_key > y_key;
 }
 
-static int read_records(struct inspection *s, int fd, struct failure *why)
+/* All that the file has room for, not only those the header admits to: who went around the gate
+ * may be above them. */
+static int read_records(struct inspection *s, int fd, uint64_t file_size, struct failure *why)
 {
-    uint32_t high = s->header.words.high;
-    if (high < 2 || high > RECORDS_MAX) {
+    uint64_t high = file_size / sizeof(struct record); /* the header is as long as one */
+    high = high > s->header.words.high ? high : s->header.words.high;
+    high = high < RECORDS_MAX ? high : RECORDS_MAX;
+    if (high < 2) {
         return 0;
     }
     s->records = malloc(high * sizeof *s->records);
@@ -144,7 +148,7 @@ int snib__file_inspection_begin(struct inspection *s, struct cache *cache, const
     if (n == (ssize_t)sizeof s->header &&
         memcmp(s->header.magic, FILE_MAGIC, sizeof s->header.magic) == 0) {
         read_slot(s, fd);
-        rc = read_records(s, fd, why);
+        rc = read_records(s, fd, st.stx_size, why);
     } else if (n < 0 || memcmp(&s->header, &none, sizeof none) != 0) {
         rc = snib__file_fail(why, SNIB_EUNSAFE, 0, "%.100s/%.180s is not a lock file of snib",
                              cache->directory->path, file_name);

@@ -54,8 +54,8 @@ struct record {
     uint32_t net_space, flags;
     uint32_t nonce, permit;
     int64_t since_ms;
-    uint64_t rung_order; /* the number that was called, and when on CLOCK_BOOTTIME; */
-    int64_t rung_ms;     /* the waiter clears it when it has come */
+    uint64_t rung_order; /* the number that was called; the waiter clears it when it has come */
+    uint64_t rung_at;    /* and when: see struct rung_time */
     char who[104];
     char label[64];
 };
@@ -87,6 +87,24 @@ _Static_assert(sizeof(struct header) == 256, "the header is 256 bytes");
 static inline off_t record_at(uint32_t index)
 {
     return (off_t)sizeof(struct header) + (off_t)index * (off_t)sizeof(struct record);
+}
+
+/* ---- When a waiter was called: 48 bits of milliseconds, 16 of whose clock that is ---------- */
+
+struct rung_time {
+    uint32_t clock; /* folded: the time namespace, whose CLOCK_BOOTTIME may be anything */
+    int64_t ms;
+};
+
+static inline uint64_t rung_at(struct rung_time t)
+{
+    return (uint64_t)t.clock << 48 | ((uint64_t)t.ms & 0xffffffffffffULL);
+}
+
+static inline struct rung_time rung_time_of(uint64_t at)
+{
+    return (struct rung_time){.clock = (uint32_t)(at >> 48),
+                              .ms = (int64_t)(at & 0xffffffffffffULL)};
 }
 
 /* ---- The length of a slot lock: 22 bits of pid, 16 of its pid namespace, 23 of a nonce ---- */

@@ -19,6 +19,9 @@ static void offer(struct lock *lock)
 {
     if (!snib__list_empty(&lock->waiting) || !snib__list_empty(&lock->joining)) {
         snib__file_queue_pump(lock);
+        if (lock->missed) { /* the gate is closed: nobody else has heard of it */
+            snib__file_ring_behind(lock, 0);
+        }
     } else if (snib__file_lockfile_waiting(&lock->file) != 0) {
         snib__file_ring_behind(lock, 0);
     }

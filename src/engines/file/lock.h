@@ -8,6 +8,14 @@
 
 struct file_claim;
 
+#define CALLS_MAX 8
+
+/* A waiter that was called by somebody with another clock, and when we first saw that. */
+struct foreign_call {
+    uint64_t cookie, rung_at;
+    int64_t seen_ms;
+};
+
 /* Who is in the way, for others to read. */
 struct rival {
     char who[120]; /* "": not known */
@@ -39,8 +47,11 @@ struct lock {
     bool poked;               /* rung, or somebody died: go through the gate */
     bool bereaved;            /* somebody we watched died: if he left it to somebody, come soon */
     bool missed;              /* the last pass did not get in */
+    int64_t closed_ns;        /* when the gate was first found closed since we were last inside */
     int gate_misses;          /* in a row */
     struct rival rival;
+    struct foreign_call calls[CALLS_MAX]; /* the latest ones */
+    size_t next_call;
     struct watch *watches[WATCHES_MAX];
     size_t watch_count;
 };

@@ -455,13 +455,23 @@ enum presence snib__file_lockfile_check_fully(struct lockfile *f, struct failure
 
 /* ---- Reading and writing ---------------------------------------------------------------- */
 
-bool snib__file_lockfile_read(const struct lockfile *f, struct front *out)
+static bool read_at(const struct lockfile *f, void *out, size_t size, off_t at)
 {
     ssize_t n;
     do {
-        n = pread(f->fd, out, sizeof *out, 0);
+        n = pread(f->fd, out, size, at);
     } while (n < 0 && errno == EINTR);
-    return n == (ssize_t)sizeof *out;
+    return n == (ssize_t)size;
+}
+
+bool snib__file_lockfile_read(const struct lockfile *f, struct front *out)
+{
+    return read_at(f, out, sizeof *out, 0);
+}
+
+bool snib__file_lockfile_read_record(const struct lockfile *f, uint32_t index, struct record *out)
+{
+    return read_at(f, out, sizeof *out, record_at(index));
 }
 
 uint32_t snib__file_lockfile_waiting(struct lockfile *f)
@@ -470,10 +480,7 @@ uint32_t snib__file_lockfile_waiting(struct lockfile *f)
     if (f->map && map_is_there(f)) {
         waiting = __atomic_load_n(&f->map->header.words.waiting, __ATOMIC_ACQUIRE);
     } else {
-        ssize_t n;
-        do {
-            n = pread(f->fd, &waiting, sizeof waiting, offsetof(struct header, words.waiting));
-        } while (n < 0 && errno == EINTR);
+        (void)read_at(f, &waiting, sizeof waiting, offsetof(struct header, words.waiting));
     }
     f->crowded = waiting != 0;
     return waiting;

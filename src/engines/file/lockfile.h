@@ -109,6 +109,7 @@ enum presence snib__file_lockfile_check_fully(struct lockfile *, struct failure 
 bool snib__file_lockfile_follow(struct lockfile *); /* does the name still lead here? */
 
 bool snib__file_lockfile_read(const struct lockfile *, struct front *out); /* false: it cannot be */
+bool snib__file_lockfile_read_record(const struct lockfile *, uint32_t index, struct record *out);
 /* How many wait, as the header says now; at least. */
 uint32_t snib__file_lockfile_waiting(struct lockfile *);
 int snib__file_lockfile_write(const struct lockfile *, const void *, size_t, off_t at); /* errno */

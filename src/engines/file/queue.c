@@ -8,13 +8,14 @@
  * The rule that no wake-up is lost: who waits is written down before its last try; who lets go
  * of anything (the slot, a permit, a place in the queue) looks at the queue afterwards. Looking
  * and ringing need no gate, and letting go needs none either: a process that is stopped inside
- * the gate can delay those who come, never those who go.
+ * the gate delays those who come by a second, and never those who go.
  *
  * What can go wrong anyhow (a lost datagram, a waiter that is stopped, a process we cannot watch)
  * is found by looking again every two seconds, which is two system calls if nothing has changed.
  */
 #include "engines/file/queue.h"
 
+#include "engines/file/detour.h"
 #include "engines/file/move.h"
 #include "engines/file/ring.h"
 #include "engines/file/serve.h"
@@ -27,7 +28,8 @@
 #define BLIND_MS 250  /* somebody we wait for cannot be watched, or is on another host */
 #define RUNG_MS 1340  /* never less than it takes to count as stalled */
 
-#define GATE_LIMIT_MS 50 /* a try gives up after that long before a closed gate */
+#define GATE_LIMIT_MS 50      /* a try gives up after that long before a closed gate, */
+#define GATE_PATIENCE_MS 1000 /* and who waits goes around it */
 
 static bool anybody_waits(const struct lock *lock)
 {
@@ -124,21 +126,30 @@ static void tell_those_outside(const struct lock *lock, int64_t now_ns)
     }
 }
 
-/* Another process is inside, stopped perhaps. The slot may be free all the same. */
-static void gate_closed(struct lock *lock)
+/* Another process is inside, stopped perhaps. The slot may be free all the same: who finds nobody
+ * waiting takes it at once, and after a second so do those who wait. Answers as go_inside does. */
+static struct lock *gate_closed(struct lock *lock)
 {
     struct failure why;
     int64_t now_ns = snib__now().boot_ns;
     struct file_claim *first = snib__file_claim_first(&lock->joining);
+    bool replaced = false;
+    lock->closed_ns = lock->gate_misses > 1 ? lock->closed_ns : now_ns;
+    lock->missed = true;
     lock->rival = (struct rival){.token = 0};
-    if (first && first->claim->mode == SNIB_EXCLUSIVE &&
-        snib__file_slot_take_fast(first, &why) == TAKEN) {
+    if (now_ns - lock->closed_ns >= GATE_PATIENCE_MS * SNIB__MS) {
+        replaced = snib__file_detour(lock);
+    } else if (first && first->claim->mode == SNIB_EXCLUSIVE &&
+               snib__file_slot_take_fast(first, &why) == TAKEN) {
         snib__file_claim_conclude(first, SNIB__HELD, NULL);
+    }
+    if (replaced) {
+        return snib__file_move(lock);
     }
     tell_those_outside(lock, now_ns);
     int shift = lock->gate_misses < 4 ? lock->gate_misses : lock->gate_misses < 40 ? 3 : 5;
     lock->check_ns = now_ns + SNIB__MS * (1LL << shift);
-    lock->missed = true;
+    return NULL;
 }
 
 static void fail_all(struct lock *lock, const struct failure *why)
@@ -187,7 +198,7 @@ static struct lock *pass(struct lock *lock)
         next = go_inside(&v, lock);
         break;
     case GATE_BUSY:
-        gate_closed(lock);
+        next = gate_closed(lock);
         break;
     case ENTER_FAILED:
         fail_all(lock, &why);

@@ -93,20 +93,42 @@ static int64_t boot_ms(void)
     return snib__now().boot_ns / SNIB__MS;
 }
 
-bool snib__file_record_stalled(const struct record *r)
+/* When it was called by our clock; -1: we have not seen that yet. Times of another clock cannot
+ * be compared with ours, so what counts then is when we first saw the call. */
+static int64_t called_ms(const struct lock *lock, const struct record *r)
 {
-    return r->rung_order == r->order && boot_ms() - r->rung_ms > STALLED_MS;
+    struct rung_time at = rung_time_of(r->rung_at);
+    if (at.clock == lock->session->clock) {
+        return at.ms;
+    }
+    for (size_t i = 0; i < CALLS_MAX; i++) {
+        const struct foreign_call *call = &lock->calls[i];
+        if (call->cookie == r->cookie && call->rung_at == r->rung_at) {
+            return call->seen_ms;
+        }
+    }
+    return -1;
+}
+
+bool snib__file_record_stalled(const struct lock *lock, const struct record *r)
+{
+    int64_t at_ms = r->rung_order == r->order ? called_ms(lock, r) : -1;
+    return at_ms >= 0 && boot_ms() - at_ms > STALLED_MS;
 }
 
 void snib__file_record_mark_rung(struct lock *lock, uint32_t index, struct record *r)
 {
     if (r->rung_order == r->order) {
+        if (called_ms(lock, r) < 0) {
+            lock->calls[lock->next_call++ % CALLS_MAX] = (struct foreign_call){
+                .cookie = r->cookie, .rung_at = r->rung_at, .seen_ms = boot_ms()};
+        }
         return;
     }
     r->rung_order = r->order;
-    r->rung_ms = boot_ms();
+    r->rung_at = rung_at((struct rung_time){.clock = lock->session->clock, .ms = boot_ms()});
     (void)snib__file_lockfile_write(&lock->file, &r->rung_order,
-                                    sizeof r->rung_order + sizeof r->rung_ms,
+                                    sizeof r->rung_order + sizeof r->rung_at,
                                     record_at(index) + (off_t)offsetof(struct record, rung_order));
 }
 

@@ -18,7 +18,7 @@ bool snib__file_record_alive(const struct lock *, uint32_t index);
 const struct record *snib__file_record_proved(const struct record *holder, const struct flock *);
 
 /* Was the waiter rung a second ago without having come? */
-bool snib__file_record_stalled(const struct record *);
+bool snib__file_record_stalled(const struct lock *, const struct record *);
 void snib__file_record_mark_rung(struct lock *, uint32_t index, struct record *);
 void snib__file_record_clear_rung(struct lock *, uint32_t index, struct record *);
 

@@ -51,7 +51,7 @@ void snib__file_ring_behind(struct lock *lock, uint64_t order)
             return;
         }
         struct record *r = &fs->records[index];
-        bool stalled = snib__file_record_stalled(r);
+        bool stalled = snib__file_record_stalled(lock, r);
         snib__file_record_mark_rung(lock, index, r);
         if (snib__file_bell_ring(&fs->bell, snib__file_record_bell(r), r->cookie) && !stalled &&
             r->mode != SNIB_SHARED) {

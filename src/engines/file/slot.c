@@ -144,8 +144,10 @@ enum taken snib__file_slot_take_fast(struct file_claim *c, struct failure *why)
     return taken == TAKEN ? TAKEN : back_out(lock, taken);
 }
 
-/* Locked, and it is the right file; record 0 as it is now that nobody else can write it. */
-static enum taken settle(struct lock *lock, struct front *front, struct failure *why)
+/* Locked, and it is the right file; record 0 as it is now that nobody else can write it. Who has
+ * not been inside the gate also sees to it that the name is this kind of lock: whoever changes
+ * that holds the slot meanwhile. */
+static enum taken settle(struct lock *lock, struct front *front, bool gated, struct failure *why)
 {
     if (snib__file_lockfile_check_fully(&lock->file, why) == REPLACED) {
         return TAKE_REPLACED;
@@ -154,10 +156,10 @@ static enum taken settle(struct lock *lock, struct front *front, struct failure 
         snib__file_lockfile_cannot(&lock->file, "read", errno, why);
         return TAKE_FAILED;
     }
-    return TAKEN;
+    return gated || quick(lock, &front->header, true) ? TAKEN : NOT_FREE;
 }
 
-enum taken snib__file_slot_take_exclusive(struct file_claim *c, struct failure *why)
+static enum taken take_exclusive(struct file_claim *c, bool gated, struct failure *why)
 {
     struct lock *lock = c->lock;
     struct front front;
@@ -168,14 +170,19 @@ enum taken snib__file_slot_take_exclusive(struct file_claim *c, struct failure *
     if (taken != TAKEN) {
         return taken;
     }
-    taken = settle(lock, &front, why);
+    taken = settle(lock, &front, gated, why);
     if (taken == TAKEN) {
         taken = write_holder(c, front.holder.token, why);
     }
     if (taken != TAKEN) {
-        unlock_slot(lock); /* the pump looks when the gate is open */
+        unlock_slot(lock); /* the caller rings when it can */
     }
     return taken;
+}
+
+enum taken snib__file_slot_take_exclusive(struct file_claim *c, struct failure *why)
+{
+    return take_exclusive(c, true, why);
 }
 
 void snib__file_slot_drop_exclusive(struct file_claim *c)
@@ -188,7 +195,7 @@ void snib__file_slot_drop_exclusive(struct file_claim *c)
 
 /* All shared claims of a session stand on one read lock, taken by the first and given back by
  * the last of them. */
-enum taken snib__file_slot_take_shared(struct file_claim *c, struct failure *why)
+static enum taken take_shared(struct file_claim *c, bool gated, struct failure *why)
 {
     struct lock *lock = c->lock;
     struct front front;
@@ -199,7 +206,7 @@ enum taken snib__file_slot_take_shared(struct file_claim *c, struct failure *why
     if (taken != TAKEN) {
         return taken;
     }
-    taken = settle(lock, &front, why);
+    taken = settle(lock, &front, gated, why);
     if (taken == TAKEN) {
         lock->shared++;
         c->token = front.holder.token;
@@ -210,6 +217,23 @@ enum taken snib__file_slot_take_shared(struct file_claim *c, struct failure *why
         unlock_slot(lock);
     }
     return taken;
+}
+
+enum taken snib__file_slot_take_shared(struct file_claim *c, struct failure *why)
+{
+    return take_shared(c, true, why);
+}
+
+enum taken snib__file_slot_take_ungated(struct file_claim *c, struct failure *why)
+{
+    switch (c->claim->mode) {
+    case SNIB_EXCLUSIVE:
+        return take_exclusive(c, false, why);
+    case SNIB_SHARED:
+        return take_shared(c, false, why);
+    default: /* permits and their tokens are given inside the gate only */
+        return NOT_FREE;
+    }
 }
 
 void snib__file_slot_drop_shared(struct file_claim *c)

@@ -11,6 +11,8 @@ enum taken snib__file_slot_take_fast(struct file_claim *, struct failure *);
 /* The slot, when it is this claim's turn. The record of a shared holder is the caller's work. */
 enum taken snib__file_slot_take_exclusive(struct file_claim *, struct failure *);
 enum taken snib__file_slot_take_shared(struct file_claim *, struct failure *);
+/* Either of them, without the gate: as safe, but out of order. */
+enum taken snib__file_slot_take_ungated(struct file_claim *, struct failure *);
 void snib__file_slot_drop_exclusive(struct file_claim *);
 void snib__file_slot_drop_shared(struct file_claim *);
 bool snib__file_slot_is_open(const struct lock *, int mode); /* could a claim of anybody go? */
