@@ -245,6 +245,8 @@ static void a_stopped_waiter_is_called_by_a_clock_that_is_ahead(const char *seco
     check_stop(stopped->pid);
     int64_t start = check_now_ns();
     check_flag_set(&e->helper->let_go);
+    check_flag_wait(&e->helper->released, PATIENCE_MS);
+    CHECK_INT(try_it(client, "x"), ==, SNIB_EBUSY); /* who goes by would ring the next */
     check_flag_wait(&next->held, PATIENCE_MS);
     CHECK_INT(elapsed_ms(start), >=, 900);
     CHECK_INT(elapsed_ms(start), <, check_ms(6000));
