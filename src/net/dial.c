@@ -7,21 +7,39 @@
  * on a host that is gone, also while nobody asks anything; how long a caller waits is the caller's
  * business and is measured there.
  *
+ * A Unix socket whose server is behind with accepting answers EAGAIN, and nothing that could be
+ * polled tells when there is room: so a timer polls instead, and we knock again. After TCP's
+ * example, a full house is no error, and it is the caller who loses patience.
+ *
  * Not done: trying several addresses at once. A lock service that is reached by one address of
  * two costs the time of the first failure.
  */
 #include "net/dial.h"
 
+#include "base/clock.h"
+#include "base/random.h"
 #include "net/lookup.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#define KNOCK_FIRST_MS 1
+#define KNOCK_MOST_MS 50
+
+/* Waiting for room at a Unix socket. */
+struct snib__knock {
+    struct sockaddr_un address;
+    int timer;
+    int64_t pause_ms;
+};
 
 static void fail(struct snib__dial *d, int sys, const char *why)
 {
@@ -69,6 +87,64 @@ void snib__dial_tcp(struct snib__dial *d, const char *host, int port, int64_t li
     }
 }
 
+/* ---- Unix sockets ----------------------------------------------------------------------- */
+
+static void knock_end(struct snib__dial *d)
+{
+    if (d->knock) {
+        close(d->knock->timer);
+        free(d->knock);
+        d->knock = NULL;
+    }
+}
+
+static void give_up(struct snib__dial *d, int sys)
+{
+    fail_sys(d, "connect", sys);
+    snib__dial_end(d);
+}
+
+/* Have the timer poll readable after a while, each time a longer one. */
+static bool knock_later(struct snib__knock *k)
+{
+    int64_t ns = snib__jitter(k->pause_ms * SNIB__MS);
+    struct itimerspec when = {.it_value = {.tv_sec = 0, .tv_nsec = ns}};
+    k->pause_ms = k->pause_ms * 2 < KNOCK_MOST_MS ? k->pause_ms * 2 : KNOCK_MOST_MS;
+    return timerfd_settime(k->timer, 0, &when, NULL) == 0;
+}
+
+static bool knock_begin(struct snib__dial *d, const struct sockaddr_un *address)
+{
+    struct snib__knock *k = calloc(1, sizeof *k);
+    if (!k) {
+        return false;
+    }
+    k->address = *address;
+    k->pause_ms = KNOCK_FIRST_MS;
+    k->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (k->timer < 0) {
+        free(k);
+        return false;
+    }
+    d->knock = k;
+    return knock_later(k);
+}
+
+/* Is it time, and is there room now? */
+static void knock_again(struct snib__dial *d)
+{
+    struct snib__knock *k = d->knock;
+    uint64_t rings;
+    if (read(k->timer, &rings, sizeof rings) < 0 && errno == EAGAIN) {
+        return;
+    }
+    if (connect(d->fd, (struct sockaddr *)&k->address, sizeof k->address) == 0) {
+        knock_end(d);
+    } else if (errno != EAGAIN || !knock_later(k)) {
+        give_up(d, errno);
+    }
+}
+
 void snib__dial_unix(struct snib__dial *d, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -79,17 +155,23 @@ void snib__dial_unix(struct snib__dial *d, const char *path)
     }
     strcpy(address.sun_path, path);
     d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (d->fd < 0 ||
-        (connect(d->fd, (struct sockaddr *)&address, sizeof address) < 0 && errno != EINPROGRESS)) {
-        fail_sys(d, "connect", errno);
-        snib__dial_end(d);
+    if (d->fd >= 0 && connect(d->fd, (struct sockaddr *)&address, sizeof address) == 0) {
+        return;
+    }
+    if (d->fd < 0 || errno != EAGAIN || !knock_begin(d, &address)) {
+        give_up(d, errno);
     }
 }
+
+/* ---- Steps ------------------------------------------------------------------------------ */
 
 struct pollfd snib__dial_poll(const struct snib__dial *d)
 {
     if (d->lookup) {
         return (struct pollfd){.fd = snib__lookup_fd(d->lookup), .events = POLLIN};
+    }
+    if (d->knock) {
+        return (struct pollfd){.fd = d->knock->timer, .events = POLLIN};
     }
     return (struct pollfd){.fd = d->fd, .events = POLLOUT};
 }
@@ -151,6 +233,12 @@ enum snib__dialled snib__dial_step(struct snib__dial *d, int *fd)
             fail(d, 0, rc == EAI_NONAME ? "no such host" : gai_strerror(rc));
         }
     }
+    if (d->knock) {
+        knock_again(d);
+        if (d->knock) {
+            return SNIB__DIAL_GOING;
+        }
+    }
     for (;;) {
         if (d->fd >= 0) {
             enum snib__dialled now = arrived(d);
@@ -173,6 +261,7 @@ void snib__dial_end(struct snib__dial *d)
     if (d->lookup) {
         snib__lookup_end(d->lookup);
     }
+    knock_end(d);
     if (d->list) {
         freeaddrinfo(d->list);
     }

@@ -8,14 +8,16 @@
 
 #pragma GCC visibility push(default)
 
-/* Connecting, step by step, never blocking. */
+/* Connecting, step by step, never blocking. Goes on for as long as it is not ended: the deadline is
+ * the caller's. */
 struct snib__dial {
     struct snib__lookup *lookup; /* while the name is looked up */
     struct addrinfo *list, *next;
-    int fd;           /* being connected; -1: none */
-    int sys;          /* why the last address failed */
-    int64_t limit_ms; /* of unacknowledged data, for the kernel */
-    char why[96];     /* for people; no address, no secret */
+    struct snib__knock *knock; /* while a Unix socket has no room for one more */
+    int fd;                    /* being connected; -1: none */
+    int sys;                   /* why the last address failed */
+    int64_t limit_ms;          /* of unacknowledged data, for the kernel */
+    char why[96];              /* for people; no address, no secret */
 };
 
 enum snib__dialled { SNIB__DIAL_GOING, SNIB__DIAL_DONE, SNIB__DIAL_FAILED };
