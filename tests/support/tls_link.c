@@ -30,8 +30,8 @@ static void make_files(const char *folder)
 
 const char *tls_file(const char *name)
 {
-    static char paths[8][256];
-    static unsigned next;
+    static _Thread_local char paths[8][256];
+    static _Thread_local unsigned next;
     char folder[200];
     snprintf(folder, sizeof folder, "%s/certificates", check_tmpdir());
     if (mkdir(folder, 0700) == 0) {
