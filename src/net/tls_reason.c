@@ -17,10 +17,10 @@
 
 void snib__stream_explain(struct snib__stream *s, const char *format, ...)
 {
-    va_list args;
     if (s->why[0]) {
         return;
     }
+    va_list args;
     va_start(args, format);
     vsnprintf(s->why, sizeof s->why, format, args);
     va_end(args);
