@@ -60,7 +60,7 @@ static int trust_file(struct snib__tls *t, const char *path, snib_error *err)
 /* Called for every certificate of a chain that has a fault, and for those that have none. */
 static int on_verify(int good, X509_STORE_CTX *store)
 {
-    const struct snib__openssl *o = snib__openssl(NULL);
+    const struct snib__openssl *o = snib__openssl();
     if (!good) {
         SSL *ssl = o->X509_STORE_CTX_get_ex_data(store, o->SSL_get_ex_data_X509_STORE_CTX_idx());
         snib__tls_explain_cert(o->SSL_get_ex_data(ssl, 0), store);
@@ -206,7 +206,7 @@ static int on_cert_wanted(SSL *ssl, X509 **cert, EVP_PKEY **key)
 {
     (void)cert;
     (void)key;
-    struct snib__stream *s = snib__openssl(NULL)->SSL_get_ex_data(ssl, 0);
+    struct snib__stream *s = snib__openssl()->SSL_get_ex_data(ssl, 0);
     s->cert_wanted = true;
     return 0;
 }
@@ -260,17 +260,17 @@ static int fill(struct snib__tls *t, const struct snib__tls_options *options, sn
 int snib__tls_open(struct snib__tls **out, const struct snib__tls_options *options, snib_error *err)
 {
     *out = NULL;
+    int rc = snib__openssl_load(err);
+    if (rc != 0) {
+        return rc;
+    }
     struct snib__tls *t = calloc(1, sizeof *t);
     if (!t) {
         return snib__fail(err, SNIB_ENOMEM, 0, "out of memory for TLS");
     }
-    t->openssl = snib__openssl(err);
-    if (!t->openssl) {
-        free(t);
-        return SNIB_ENOTSUP;
-    }
+    t->openssl = snib__openssl();
     t->openssl->ERR_clear_error();
-    int rc = fill(t, options, err);
+    rc = fill(t, options, err);
     t->openssl->ERR_clear_error();
     if (rc != 0) {
         snib__tls_close(t);

@@ -48,44 +48,44 @@ static const char *resolve(void *library, struct snib__openssl *table)
     return NULL;
 }
 
-static struct snib__openssl *load(snib_error *err)
+static int fill(struct snib__openssl *table, void *library, snib_error *err)
 {
+    const char *missing = resolve(library, table);
+    if (missing) {
+        return snib__fail(err, SNIB_ENOTSUP, 0, "TLS needs OpenSSL 3, but " LIBRARY " has no %s",
+                          missing);
+    }
+    if (table->OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
+        return snib__fail(err, SNIB_ENOTSUP, 0,
+                          "OpenSSL does not start: is its configuration in order?");
+    }
+    return 0;
+}
+
+int snib__openssl_load(snib_error *err)
+{
+    if (atomic_load(&loaded)) {
+        return 0;
+    }
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) {
-        snib__fail(err, SNIB_ENOTSUP, 0,
-                   "TLS needs OpenSSL 3, which is not installed (Debian package libssl3): %s",
-                   dlerror());
-        return NULL;
+        return snib__fail(
+            err, SNIB_ENOTSUP, 0,
+            "TLS needs OpenSSL 3, which is not installed (Debian package libssl3): %s", dlerror());
     }
     struct snib__openssl *table = calloc(1, sizeof *table);
     if (!table) {
-        snib__fail(err, SNIB_ENOMEM, 0, "out of memory for TLS");
-        return NULL;
+        return snib__fail(err, SNIB_ENOMEM, 0, "out of memory for TLS");
     }
-    const char *missing = resolve(library, table);
-    if (missing) {
-        snib__fail(err, SNIB_ENOTSUP, 0, "TLS needs OpenSSL 3, but " LIBRARY " has no %s", missing);
+    const struct snib__openssl *nobody = NULL;
+    int rc = fill(table, library, err);
+    if (rc != 0 || !atomic_compare_exchange_strong(&loaded, &nobody, table)) {
         free(table);
-        return NULL;
     }
-    if (table->OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
-        snib__fail(err, SNIB_ENOTSUP, 0, "OpenSSL does not start: is its configuration in order?");
-        free(table);
-        return NULL;
-    }
-    return table;
+    return rc;
 }
 
-const struct snib__openssl *snib__openssl(snib_error *err)
+const struct snib__openssl *snib__openssl(void)
 {
-    const struct snib__openssl *present = atomic_load(&loaded);
-    if (present) {
-        return present;
-    }
-    struct snib__openssl *table = load(err);
-    if (table && !atomic_compare_exchange_strong(&loaded, &present, table)) {
-        free(table);
-        return present;
-    }
-    return table;
+    return atomic_load(&loaded);
 }

@@ -95,7 +95,11 @@ struct snib__openssl {
 #undef SNIB__OPENSSL_MEMBER
 };
 
-/* The same for all of the process, for ever. NULL: ENOTSUP in err, with the package to install. */
-const struct snib__openssl *snib__openssl(snib_error *err);
+/* Find them: 0, or a code with a message that names the package to install. Once is enough for all
+ * of the process, and no harm if it is done again. */
+int snib__openssl_load(snib_error *err);
+
+/* Once they were found: the same for ever. */
+const struct snib__openssl *snib__openssl(void);
 
 #endif

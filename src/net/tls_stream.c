@@ -30,7 +30,7 @@
 
 static void blocked(BIO *bio, int direction, bool is)
 {
-    const struct snib__openssl *o = snib__openssl(NULL);
+    const struct snib__openssl *o = snib__openssl();
     o->BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
     if (is) {
         o->BIO_set_flags(bio, direction | BIO_FLAGS_SHOULD_RETRY);
@@ -39,7 +39,7 @@ static void blocked(BIO *bio, int direction, bool is)
 
 static int on_read(BIO *bio, char *bytes, int room)
 {
-    struct snib__stream *s = snib__openssl(NULL)->BIO_get_data(bio);
+    struct snib__stream *s = snib__openssl()->BIO_get_data(bio);
     ssize_t n = recv(s->fd, bytes, (size_t)room, 0);
     blocked(bio, BIO_FLAGS_READ, n < 0 && (errno == EAGAIN || errno == EINTR));
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
@@ -55,7 +55,7 @@ static int on_read(BIO *bio, char *bytes, int room)
 
 static int on_write(BIO *bio, const char *bytes, int size)
 {
-    struct snib__stream *s = snib__openssl(NULL)->BIO_get_data(bio);
+    struct snib__stream *s = snib__openssl()->BIO_get_data(bio);
     ssize_t n = send(s->fd, bytes, (size_t)size, MSG_NOSIGNAL);
     blocked(bio, BIO_FLAGS_WRITE, n < 0 && (errno == EAGAIN || errno == EINTR));
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
@@ -69,7 +69,7 @@ static long on_control(BIO *bio, int what, long number, void *pointer)
     (void)number;
     (void)pointer;
     if (what == BIO_CTRL_EOF) {
-        struct snib__stream *s = snib__openssl(NULL)->BIO_get_data(bio);
+        struct snib__stream *s = snib__openssl()->BIO_get_data(bio);
         return s->ended;
     }
     return what == BIO_CTRL_FLUSH; /* there is nothing to flush; all else is not known here */
