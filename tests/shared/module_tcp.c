@@ -7,6 +7,7 @@
 #include "lock_server.h"
 #include "port.h"
 #include "proxy.h"
+#include "tls_link.h"
 
 #include <snib.h>
 
@@ -224,6 +225,32 @@ TEST(a_server_that_is_not_there_is_told_at_once)
     CHECK_INT(snib_acquire(&lease, client, "name", NULL, &error), ==, SNIB_EUNREACH);
     CHECK_INT(check_now_ns() - before_ns, <, check_ms(2000) * 1000000LL);
     CHECK(strstr(error.message, "Connection refused"));
+    snib_close(client);
+}
+
+TEST(a_module_speaks_tls)
+{
+    struct lock_server *server = lock_server_start();
+    struct server peer;
+    char forward[24], parameters[300];
+    snprintf(forward, sizeof forward, "forward=%d", server->port);
+    tls_serve(&peer, "good.pem", (const char *const[]){forward, NULL});
+    snprintf(parameters, sizeof parameters, "ca=%s", tls_file("authority.crt"));
+    snib *client = open_at("localhost", peer.port, parameters);
+    for (int i = 1; i <= 3; i++) {
+        snib_lease *lease = acquire(client, "name", NULL);
+        CHECK_UINT(snib_token(lease), ==, i);
+        release(lease);
+    }
+    snib_close(client);
+    CHECK_INT(server->held, ==, 0);
+
+    snib_lease *lease;
+    snib_error error;
+    snprintf(parameters, sizeof parameters, "ca=%s", tls_file("stranger.crt"));
+    client = open_at("localhost", peer.port, parameters);
+    CHECK_INT(snib_acquire(&lease, client, "name", NULL, &error), ==, SNIB_EUNREACH);
+    CHECK(strstr(error.message, "tcp: lock 'name': the certificate of localhost is signed by an "));
     snib_close(client);
 }
 

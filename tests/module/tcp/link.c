@@ -107,13 +107,18 @@ static void connect_to_server(struct tcp *t)
     }
 }
 
+static void reached(struct tcp *t)
+{
+    t->stream = snib__stream_open(t->fd, t->tls, t->session->url->hosts[0].name);
+    if (t->stream) {
+        t->state = STARTING;
+    } else {
+        lose(t, ENOMEM, "out of memory");
+    }
+}
+
 static void joined(struct tcp *t)
 {
-    t->stream = snib__stream_open(t->fd, NULL, t->session->url->hosts[0].name);
-    if (!t->stream) {
-        lose(t, ENOMEM, "out of memory");
-        return;
-    }
     t->state = JOINED;
     t->session->reconnects += t->joined_before;
     t->joined_before = true;
@@ -236,12 +241,24 @@ void tcp_step(struct tcp *t)
     if (t->state == DIALLING) {
         switch (snib__dial_step(&t->dial, &t->fd)) {
         case SNIB__DIAL_DONE:
-            joined(t);
+            reached(t);
             break;
         case SNIB__DIAL_FAILED:
             lose(t, t->dial.sys, t->dial.why);
             break;
         case SNIB__DIAL_GOING:
+            break;
+        }
+    }
+    if (t->state == STARTING) {
+        switch (snib__stream_start(t->stream)) {
+        case SNIB__STREAM_DONE:
+            joined(t);
+            break;
+        case SNIB__STREAM_FAILED:
+            lose(t, snib__stream_sys(t->stream), snib__stream_why(t->stream));
+            break;
+        default:
             break;
         }
     }
@@ -258,7 +275,7 @@ bool tcp_rest(struct tcp *t, int64_t until_ns)
         p = (struct pollfd){.fd = snib__work_fd(t->work), .events = POLLIN};
     } else if (t->state == DIALLING) {
         p = snib__dial_poll(&t->dial);
-    } else if (t->state == JOINED) {
+    } else if (t->stream) {
         p = (struct pollfd){
             .fd = t->fd, .events = snib__stream_events(t->stream, snib__buffer_left(&t->out) > 0)};
     } else if (!snib__list_empty(&t->requests) && t->again_ns < until_ns) {

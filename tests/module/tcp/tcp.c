@@ -2,7 +2,7 @@
 /*
  * An engine module over a socket, for the tests: locks of tests/support/lock_server.h.
  *
- *     tcp://HOST:PORT?poll=50ms
+ *     tcp://HOST:PORT?poll=50ms&ca=FILE
  *
  * It is what a newcomer would write: one connection per session, requests in a list, replies in
  * order, everything from base/, net/ and engine.h. The host is resolved by snib__work_begin, as if
@@ -31,6 +31,11 @@ static const struct snib__param params[] = {
                   .min = 1,
                   .max = 60000,
                   .help = "how often to ask for a lock that is held"},
+    [TCP_CA] = {.name = "ca",
+                .type = SNIB__TEXT,
+                .min = 1,
+                .max = 4096,
+                .help = "TLS, with a server that this authority knows"},
     {.name = NULL},
 };
 
@@ -145,7 +150,8 @@ static int tcp_open(struct snib__session *session, snib_error *err)
     if (url->user[0] || url->password[0] || (url->path[0] && strcmp(url->path, "/") != 0)) {
         return snib__fail(err, SNIB_EINVAL, 0, "tcp: a host and a port, and nothing else");
     }
-    return SNIB_OK;
+    struct snib__tls_options options = {.ca = session->values[TCP_CA].text};
+    return options.ca ? snib__tls_open(&t->tls, &options, err) : SNIB_OK;
 }
 
 static void tcp_close(struct snib__session *session)
@@ -162,6 +168,7 @@ static void tcp_close(struct snib__session *session)
         }
         tcp_drop(r);
     }
+    snib__tls_close(t->tls);
 }
 
 const struct snib__engine snib_engine_module = {

@@ -9,11 +9,14 @@
 #include "net/buffer.h"
 #include "net/dial.h"
 #include "net/stream.h"
+#include "net/tls.h"
 
 #include <netinet/in.h>
 #include <stdatomic.h>
 
-enum { TCP_LINE = 2048, TCP_POLL = 0 /* the place of poll= among the parameters */ };
+enum { TCP_LINE = 2048 };
+
+enum { TCP_POLL, TCP_CA }; /* the places of the parameters in their table */
 
 enum kind {
     ATTEMPT,
@@ -42,7 +45,7 @@ struct request {
     char line[];    /* what to send, after the number */
 };
 
-enum state { APART, RESOLVING, DIALLING, JOINED };
+enum state { APART, RESOLVING, DIALLING, STARTING, JOINED };
 
 /* In session->state. */
 struct tcp {
@@ -52,6 +55,7 @@ struct tcp {
     struct naming *naming;   /* its argument */
     struct snib__dial dial;
     int fd;
+    struct snib__tls *tls; /* NULL: without */
     struct snib__stream *stream;
     struct snib__buffer out, in;
     struct snib__list requests; /* oldest first */

@@ -2,7 +2,8 @@
  * A TLS server that does what it is told, one process per connection.
  *
  * Options: port=, cert= (with its key), tls=1.1|1.2|1.3 (only that one), ca= (a client must show a
- * certificate that this signed), alpn= (offered). It sends back what it gets, but for
+ * certificate that this signed), alpn= (offered), forward= (a port on this host: what comes is
+ * passed on to it without TLS, and its answers with). Else it sends back what it gets, but for
  *
  *     !bye           ends in order
  *     !cut           closes the connection without a word of TLS
@@ -19,6 +20,7 @@
 #include <netinet/in.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -124,6 +126,37 @@ static bool obey(SSL *ssl, int fd, const char *text, bool *go_on)
     return true;
 }
 
+/* From one side to the other until one ends. Writes block: neither side sends much at a time. */
+static void forward(SSL *ssl, int fd, int port)
+{
+    static char bytes[16384];
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(plain, (struct sockaddr *)&address, sizeof address) != 0) {
+        return;
+    }
+    for (;;) {
+        struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = plain, .events = POLLIN}};
+        if (SSL_pending(ssl) == 0 && poll(fds, 2, -1) < 0) {
+            return;
+        }
+        if (SSL_pending(ssl) > 0 || fds[0].revents) {
+            int got = SSL_read(ssl, bytes, sizeof bytes);
+            if (got <= 0 || send(plain, bytes, (size_t)got, 0) != got) {
+                return;
+            }
+        } else {
+            ssize_t got = recv(plain, bytes, sizeof bytes, 0);
+            if (got <= 0 || SSL_write(ssl, bytes, (int)got) != got) {
+                SSL_shutdown(ssl);
+                return;
+            }
+        }
+    }
+}
+
 static void converse(SSL *ssl, int fd)
 {
     static char bytes[65536];
@@ -133,6 +166,10 @@ static void converse(SSL *ssl, int fd)
     }
     const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
     printf("sni %s\n", name ? name : "(none)");
+    if (option("forward")) {
+        forward(ssl, fd, atoi(option("forward")));
+        return;
+    }
     for (;;) {
         bool go_on = true;
         int got = SSL_read(ssl, bytes, sizeof bytes - 1);
