@@ -18,7 +18,7 @@
  * anything measured here. In (b) the lock is held for a moment, so that the next in line sleeps
  * when it is released, and so does the server; the PING beside it comes after the same pause.
  */
-#include "engines/redis/scripts.h"
+#include "engines/redis/script.h"
 #include "snib.h"
 
 #include <hiredis/hiredis.h>
@@ -190,7 +190,7 @@ static double rested_ping_us(redisContext *raw)
     return sum / PAIRS;
 }
 
-static void load(redisContext *raw, const struct snib__redis_script *script)
+static void load(redisContext *raw, const struct snib__script *script)
 {
     redisReply *reply = redisCommand(raw, "SCRIPT LOAD %b", script->text, script->size);
     must(reply->type == REDIS_REPLY_STRING && strcmp(reply->str, script->sha1) == 0, "SCRIPT LOAD");
@@ -204,7 +204,7 @@ static bool bare_attempt(redisContext *raw, const char *id, const char *inbox)
     redisReply *reply = redisCommand(raw,
                                      "EVALSHA %s 1 snib:{bare} %s 3600000 x 0 30000 %s 5000 "
                                      "2500 0 1 %s",
-                                     snib__redis_attempt.sha1, id, inbox, "vm:1 bare");
+                                     snib__native_attempt_script.sha1, id, inbox, "vm:1 bare");
     must(reply->type == REDIS_REPLY_ARRAY, "attempt");
     bool held = strcmp(reply->element[0]->str, "HELD") == 0;
     freeReplyObject(reply);
@@ -213,8 +213,8 @@ static bool bare_attempt(redisContext *raw, const char *id, const char *inbox)
 
 static void bare_release(redisContext *raw, const char *id)
 {
-    redisReply *reply =
-        redisCommand(raw, "EVALSHA %s 1 snib:{bare} %s 3600000 0", snib__redis_release.sha1, id);
+    redisReply *reply = redisCommand(raw, "EVALSHA %s 1 snib:{bare} %s 3600000 0",
+                                     snib__native_release_script.sha1, id);
     must(reply->type == REDIS_REPLY_ARRAY && strcmp(reply->element[0]->str, "GONE") == 0,
          "release");
     freeReplyObject(reply);
@@ -248,8 +248,8 @@ static void uncontended(void)
     redisContext *raw = connect_raw();
     snib *client = open_client();
     double ping[ROUNDS], bare[ROUNDS], normal[ROUNDS], async[ROUNDS];
-    load(raw, &snib__redis_attempt);
-    load(raw, &snib__redis_release);
+    load(raw, &snib__native_attempt_script);
+    load(raw, &snib__native_release_script);
     for (int i = 0; i < ROUNDS; i++) {
         ping[i] = ping_us(raw);
         bare[i] = bare_us(raw);
@@ -293,8 +293,8 @@ static void join_in(struct player *p, int index, bool bare)
     p->inbox = connect_raw();
     snprintf(p->id, sizeof p->id, "%032d", index);
     snprintf(p->channel, sizeof p->channel, "inbox:%d", index);
-    load(p->raw, &snib__redis_attempt);
-    load(p->raw, &snib__redis_release);
+    load(p->raw, &snib__native_attempt_script);
+    load(p->raw, &snib__native_release_script);
     freeReplyObject(redisCommand(p->inbox, "SUBSCRIBE %s", p->channel));
 }
 

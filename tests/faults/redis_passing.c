@@ -2,7 +2,7 @@
 /*
  * One grant for several threads of a process, each with a token of its own.
  */
-#include "engines/redis/scripts.h"
+#include "engines/redis/script.h"
 #include "redis_world.h"
 
 #include <pthread.h>
@@ -132,9 +132,9 @@ TEST(safety_29_tokens_run_ahead_of_the_clock_by_a_second_at_most)
     long long last = 0;
     for (int i = 0; i < 50; i++) {
         const char *id = "0123456789abcdef0123456789abcdef";
-        redisReply *held =
-            redisCommand(raw, "EVAL %b 1 snib:{report} %s 3600000 x 0 30000 %s 5000 2500 0 %d a",
-                         snib__redis_attempt.text, snib__redis_attempt.size, id, "", 400000);
+        redisReply *held = redisCommand(
+            raw, "EVAL %b 1 snib:{report} %s 3600000 x 0 30000 %s 5000 2500 0 %d a",
+            snib__native_attempt_script.text, snib__native_attempt_script.size, id, "", 400000);
         CHECK(held != NULL && held->type == REDIS_REPLY_ARRAY && held->elements == 5);
         long long token = held->element[1]->integer, span = held->element[3]->integer;
         freeReplyObject(held);
@@ -147,7 +147,8 @@ TEST(safety_29_tokens_run_ahead_of_the_clock_by_a_second_at_most)
         last = token + span - 1;
         CHECK_INT(last, <=, now_us + 1000000 + i); /* one each, when there are no more to be had */
         freeReplyObject(redisCommand(raw, "EVAL %b 1 snib:{report} %s 3600000 0",
-                                     snib__redis_release.text, snib__redis_release.size, id));
+                                     snib__native_release_script.text,
+                                     snib__native_release_script.size, id));
     }
     redisFree(raw);
 }

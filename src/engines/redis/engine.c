@@ -1,31 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The Redis engine: its table, its URL, and the loop that drives its connections.
+ * The Redis engine: its table, and the loop that drives its server.
  *
  *   redis://[[user][:password]@]host[:port][/db]      default port 6379
  *   unix:///path/of/redis.sock
  *
- * link.c      a connection: pipeline, time-outs          birth.c    is this server fit for locks?
- * native.c    claims: attempt, renew, release            inbox.c    the subscription
- * waiting.c   those in line: re-checks, grants           look.c     inspect, list, break
- * command.c   what goes over the wire                    scripts/   what the server does
+ * Calls go down only; words that go up go through a struct of functions.
+ *
+ *   engine.c                                          the slots, the loop
+ *   handover.c    queries.c    examine.c              who waits; who asks; how is it
+ *   claims.c      debts.c      bid.c                  attempt, renew, release
+ *   layout.c      native*.c    scripts/               what is in the keys
+ *   node.c                                            one server
+ *   inbox.c       greeting.c   quarantine.c ...       its parts: see node.h
+ *   connection.c  command.c    reply.c    errors.c    bytes
  *
  * Nothing here blocks. The server is first contacted by the first attempt.
  */
-#include "engines/redis/redis.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "engines/redis/bid.h"
+#include "engines/redis/claims.h"
+#include "engines/redis/debts.h"
+#include "engines/redis/examine.h"
+#include "engines/redis/handover.h"
+#include "engines/redis/queries.h"
+#include "engines/redis/settings.h"
 
 extern const struct snib__engine snib__engine_redis;
 
+union snib__redis_query {
+    struct snib__search search;
+    struct snib__examination examination;
+};
+
 #define DAY_MS (24LL * 3600 * 1000)
-#define PASSWORD_MAX 1024
 
 static const struct snib__param params[] = {
     [SNIB__REDIS_DB] = {"db", SNIB__COUNT, NULL, 0, 65535, NULL,
@@ -52,116 +59,100 @@ static const struct snib__param params[] = {
     [SNIB__REDIS_PARAMS] = {.name = NULL},
 };
 
+/* ---- What the node says ----------------------------------------------------------------- */
+
+static void on_reply(struct snib__node *node, struct snib__call *call,
+                     const struct snib__reply *reply)
+{
+    struct snib__redis *r = node->owner;
+    switch (call->kind) {
+    case SNIB__CALL_ATTEMPT:
+    case SNIB__CALL_RENEW:
+    case SNIB__CALL_RELEASE:
+        snib__claims_reply(r, call, reply);
+        break;
+    case SNIB__CALL_DEBT:
+        snib__debts_reply(r, call, reply, snib__claims_settled);
+        break;
+    case SNIB__CALL_EXAMINE:
+        snib__examine_reply(r, call, reply);
+        break;
+    default:
+        snib__queries_reply(r, call, reply);
+        break;
+    }
+}
+
+static void on_lost(struct snib__node *node, struct snib__call *call, enum snib__loss how)
+{
+    struct snib__redis *r = node->owner;
+    if (!call->subject) {
+        return;
+    }
+    switch (call->kind) {
+    case SNIB__CALL_ATTEMPT:
+    case SNIB__CALL_RENEW:
+    case SNIB__CALL_RELEASE:
+        snib__claims_lost(r, call, how);
+        break;
+    case SNIB__CALL_DEBT:
+        snib__debts_lost(r, call);
+        break;
+    case SNIB__CALL_EXAMINE:
+        snib__examine_lost(r, call, how);
+        break;
+    default:
+        snib__queries_lost(r, call, how);
+        break;
+    }
+}
+
+static void on_down(struct snib__node *node)
+{
+    snib__line_hurry(node->owner); /* those that stand in line ask where they are */
+}
+
+static void on_message(struct snib__node *node, const char *text)
+{
+    snib__handover_message(node->owner, text);
+}
+
+static void on_inbox_ready(struct snib__node *node)
+{
+    snib__handover_ready(node->owner);
+}
+
+static void on_inbox_failed(struct snib__node *node)
+{
+    snib__handover_failed(node->owner);
+}
+
+static const struct snib__node_upcalls node_upcalls = {
+    .reply = on_reply,
+    .lost = on_lost,
+    .down = on_down,
+    .message = on_message,
+    .inbox_ready = on_inbox_ready,
+    .inbox_failed = on_inbox_failed,
+};
+
 /* ---- Open and close --------------------------------------------------------------------- */
-
-/* The first line of the file. It must be ours, and nobody else's to read. */
-static int read_passfile(struct snib__redis *r, const char *path, snib_error *err)
-{
-    struct stat about;
-    char line[PASSWORD_MAX + 1];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &about) < 0) {
-        int sys = errno;
-        if (fd >= 0) {
-            close(fd);
-        }
-        return snib__fail(err, SNIB_EDENIED, sys, "redis: passfile %s: %s", path, strerror(sys));
-    }
-    if (!S_ISREG(about.st_mode) || about.st_mode & 077 ||
-        (about.st_uid != geteuid() && about.st_uid != 0)) {
-        close(fd);
-        return snib__fail(err, SNIB_EUNSAFE, 0,
-                          "redis: passfile %s must be a file of yours with mode 0600", path);
-    }
-    ssize_t n = read(fd, line, PASSWORD_MAX);
-    close(fd);
-    line[n > 0 ? n : 0] = '\0';
-    line[strcspn(line, "\r\n")] = '\0';
-    r->password = line[0] ? strdup(line) : NULL;
-    explicit_bzero(line, sizeof line);
-    if (!r->password) {
-        return snib__fail(err, SNIB_EINVAL, 0, "redis: passfile %s has no password", path);
-    }
-    return SNIB_OK;
-}
-
-static int read_password(struct snib__redis *r, snib_error *err)
-{
-    const char *path = r->session->values[SNIB__REDIS_PASSFILE].text;
-    const char *given = r->session->url->password;
-    bool has = given && given[0];
-    if (path && has) {
-        return snib__fail(err, SNIB_EINVAL, 0, "redis: a password in the URL and passfile=");
-    }
-    if (path) {
-        return read_passfile(r, path, err);
-    }
-    r->password = strdup(has ? given : "");
-    return r->password ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
-}
-
-static int read_db(struct snib__redis *r, const char *path, snib_error *err)
-{
-    int64_t number = r->session->values[SNIB__REDIS_DB].number;
-    char *rest;
-    if (path && path[0] == '/' && path[1]) {
-        if (number >= 0) {
-            return snib__fail(err, SNIB_EINVAL, 0, "redis: the database as path and as db=");
-        }
-        number = strtol(path + 1, &rest, 10);
-        if (*rest || number < 0 || number > 65535) {
-            return snib__fail(err, SNIB_EINVAL, 0, "redis: the path must be a database number");
-        }
-    }
-    snprintf(r->db, sizeof r->db, "%d", number > 0 ? (int)number : 0);
-    return SNIB_OK;
-}
-
-static int read_place(struct snib__redis *r, snib_error *err)
-{
-    const struct snib__url *url = r->session->url;
-    if (strcmp(url->scheme, "unix") == 0) {
-        if (url->host_count || !url->path || url->path[0] != '/' || !url->path[1]) {
-            return snib__fail(err, SNIB_EINVAL, 0, "unix: wants a path: unix:///run/redis.sock");
-        }
-        r->peer.path = url->path;
-        snprintf(r->where, sizeof r->where, "%.280s", url->path);
-        return read_db(r, NULL, err);
-    }
-    if (url->host_count > 1) {
-        return snib__fail(err, SNIB_EINVAL, 0, "redis: one server, not %zu", url->host_count);
-    }
-    r->peer.host = url->host_count ? url->hosts[0].name : "127.0.0.1";
-    r->peer.port = url->host_count && url->hosts[0].port ? url->hosts[0].port : 6379;
-    snprintf(r->where, sizeof r->where, "%.260s:%d", r->peer.host, r->peer.port);
-    return read_db(r, url->path, err);
-}
 
 static int open_session(struct snib__session *session, snib_error *err)
 {
     struct snib__redis *r = snib__redis_of(session);
     r->session = session;
-    r->waiting.before = r->waiting.after = &r->waiting;
-    r->tick_ns = SNIB__NEVER;
-    r->peer.timeout_ms = session->timeout_ms;
-    r->quarantine_ms = session->max_lease_ms * 11 / 10 + 2000;
-    r->birth.uptime_s = -1;
-    snprintf(r->retention, sizeof r->retention, "%lld",
-             (long long)session->values[SNIB__REDIS_RETENTION].number);
+    r->layout = &snib__layouts[SNIB__LAYOUT_NATIVE];
+    r->line.tick_ns = SNIB__NEVER;
+    snib__list_init(&r->line.bids);
+    snib__list_init(&r->debts);
+    snib__list_init(&r->searches);
+    snib__list_init(&r->examinations);
     if (!session->values[SNIB__REDIS_PASSING].number) {
         session->traits &= ~(unsigned)SNIB_TRAIT_TOKEN_SPAN;
     }
-    snib__link_init(&r->link, &snib__redis_calls, &r->peer, r);
-    snib__inbox_init(r);
-    if (strpbrk(session->values[SNIB__REDIS_PREFIX].text, " \t\r\n\v\f")) {
-        return snib__fail(err, SNIB_EINVAL, 0, "redis: prefix= must not have blanks");
-    }
-    int rc = read_place(r, err);
-    rc = rc < 0 ? rc : read_password(r, err);
-    if (rc == SNIB_OK && session->url->user[0] && !r->password[0]) {
-        rc = snib__fail(err, SNIB_EINVAL, 0,
-                        "redis: a user without a password: USER:PASSWORD@, or passfile=");
-    }
+    int rc = snib__settings_read(r, err);
+    snib__node_init(&r->node, &node_upcalls, &r->settings, r);
     return rc;
 }
 
@@ -172,18 +163,14 @@ static void close_session(struct snib__session *session)
         return;
     }
     if (!snib__forked(session)) {
-        snib__link_flush(&r->link); /* releases that nobody waited for */
-        snib__look_end(r);
+        snib__node_flush(&r->node); /* releases that nobody waited for */
+        snib__queries_close(r);
+        snib__examine_close(r);
     }
-    snib__link_close(&r->link);
-    snib__link_close(&r->inbox.link);
-    if (r->password) {
-        explicit_bzero(r->password, strlen(r->password));
-        free(r->password);
-        r->password = NULL;
-    }
-    free(r->buckets);
-    r->buckets = NULL;
+    snib__node_close(&r->node);
+    snib__debts_close(r);
+    snib__settings_free(r);
+    snib__table_free(&r->bids);
     r->session = NULL;
 }
 
@@ -194,60 +181,32 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Time-outs may be a little late, so that the timer need not be set anew for each request. */
-static int64_t roughly(int64_t at_ns)
-{
-    return at_ns == SNIB__NEVER ? at_ns : at_ns | ((INT64_C(1) << 25) - 1);
-}
-
+/* Whatever is due; when to come back. */
 static int64_t keep_time(struct snib__redis *r, int64_t now_ns)
 {
-    snib__link_expire(&r->link, now_ns);
-    snib__link_expire(&r->inbox.link, now_ns);
-    snib__inbox_tick(r, now_ns);
-    snib__waiting_tick(r, now_ns);
-    snib__link_flush(&r->link);
-    snib__link_flush(&r->inbox.link);
-    int64_t next = least(snib__link_next(&r->link), snib__link_next(&r->inbox.link));
-    return least(least(roughly(next), r->tick_ns), snib__inbox_next(r));
+    snib__handover_keep_time(r, now_ns);
+    int64_t next_ns = snib__debts_keep_time(r, now_ns, snib__claims_settled);
+    next_ns = least(next_ns, snib__node_keep_time(&r->node, now_ns));
+    next_ns = least(next_ns, snib__examine_keep_time(r, now_ns));
+    r->session->reconnects = r->node.greetings > 1 ? r->node.greetings - 1 : 0;
+    return snib__node_ready(&r->node) ? 0 : least(next_ns, r->line.tick_ns);
 }
 
 static void drive(struct snib__session *session, int64_t until_ns)
 {
     struct snib__redis *r = snib__redis_of(session);
-    struct snib__redis_link *links[] = {&r->link, &r->inbox.link};
     for (;;) {
-        struct pollfd fds[2];
-        struct snib__redis_link *of[2];
-        size_t n = 0;
+        struct pollfd fds[SNIB__NODE_FDS];
         int64_t now_ns = snib__now().boot_ns;
         int64_t next_ns = keep_time(r, now_ns);
         if (now_ns >= until_ns) {
             return;
         }
-        for (size_t i = 0; i < 2; i++) {
-            if (links[i]->broken ||
-                (links[i]->state == SNIB__LINK_DIALLING && !snib__link_poll(links[i], &fds[n]))) {
-                next_ns = 0; /* known already */
-            } else if (snib__link_poll(links[i], &fds[n])) {
-                of[n++] = links[i];
-            }
-        }
+        size_t n = snib__node_poll(&r->node, fds);
         if (snib__sleep(session, fds, n, least(until_ns, next_ns))) {
             return;
         }
-        for (size_t i = 0; i < n; i++) {
-            if (fds[i].revents) {
-                snib__link_step(of[i], fds[i].revents);
-            }
-        }
-        for (size_t i = 0; i < 2; i++) {
-            struct pollfd none;
-            if (links[i]->broken ||
-                (links[i]->state == SNIB__LINK_DIALLING && !snib__link_poll(links[i], &none))) {
-                snib__link_step(links[i], 0);
-            }
-        }
+        snib__node_step(&r->node, fds, n);
     }
 }
 
@@ -261,16 +220,16 @@ const struct snib__engine snib__engine_redis = {
               SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_TOKEN_SPAN | SNIB_TRAIT_CROSS_HOST |
               SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS,
     .session_size = sizeof(struct snib__redis),
-    .claim_size = sizeof(struct snib__ticket),
-    .query_size = sizeof(struct snib__look),
+    .claim_size = sizeof(struct snib__bid),
+    .query_size = sizeof(union snib__redis_query),
     .params = params,
     .open = open_session,
     .close = close_session,
-    .attempt = snib__redis_attempt_claim,
-    .renew = snib__redis_renew_claims,
-    .release = snib__redis_release_claim,
+    .attempt = snib__claims_attempt,
+    .renew = snib__claims_renew,
+    .release = snib__claims_release,
     .drive = drive,
-    .inspect = snib__redis_inspect,
-    .evict = snib__redis_evict_query,
-    .examine = snib__redis_examine,
+    .inspect = snib__queries_inspect,
+    .evict = snib__queries_evict,
+    .examine = snib__examine,
 };

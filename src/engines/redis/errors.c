@@ -1,57 +1,117 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the server's errors mean. All of them say that nothing was executed, but for a script that
- * failed half-way: ours write before they tell, so that such a one has told nobody.
+ * What the server's errors mean, in one table.
+ *
+ * An error starts with its word: "READONLY You can't write against a read only replica." One that a
+ * command met inside a script is told in two ways, depending on the server:
+ *
+ *   Redis 6, KeyDB           ERR Error running script (call to f_SHA): @user_script:12:
+ *                            @user_script: 12: -READONLY You can't write ...
+ *   Redis 7 and 8, Valkey    READONLY You can't write ... script: SHA, on @user_script:12.
+ *
+ * so the word is looked for in front first, and then, but only in what a script met, further back.
+ * In other errors a word further back is only what the server repeats of ours.
+ *
+ * Errors that are told before a command runs prove that nothing was executed. Those of a script do
+ * not, in general; but ours begin with the command that would be refused, so that one which was
+ * refused for the server's state has written nothing.
  */
-#include "engines/redis/redis.h"
+#include "engines/redis/errors.h"
 
+#include "snib.h"
+
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
-enum snib__error_kind snib__redis_error(const char *error, int *code)
+struct row {
+    const char *word;
+    enum snib__error_kind kind;
+    int code;
+    bool undone;
+};
+
+static const struct row words[] = {
+    {"NOSCRIPT", SNIB__ERROR_NO_SCRIPT, SNIB_EPROTO, true},
+    {"BUSY", SNIB__ERROR_LATER, SNIB_EUNREACH, true}, /* runs somebody's long script */
+    {"UNKILLABLE", SNIB__ERROR_LATER, SNIB_EUNREACH, true},
+    {"LOADING", SNIB__ERROR_LATER, SNIB_EUNREACH, true},
+    {"MASTERDOWN", SNIB__ERROR_LATER, SNIB_EUNREACH, true},
+    {"TRYAGAIN", SNIB__ERROR_LATER, SNIB_EUNREACH, true},
+    {"CLUSTERDOWN", SNIB__ERROR_LATER, SNIB_EUNREACH, true},
+    {"READONLY", SNIB__ERROR_MOVED, SNIB_EUNSAFE, true},
+    {"MOVED", SNIB__ERROR_MOVED, SNIB_ENOTSUP, true},
+    {"ASK", SNIB__ERROR_MOVED, SNIB_ENOTSUP, true},
+    {"REDIRECT", SNIB__ERROR_MOVED, SNIB_EUNSAFE, true},
+    {"NOAUTH", SNIB__ERROR_DENIED, SNIB_EDENIED, true},
+    {"WRONGPASS", SNIB__ERROR_DENIED, SNIB_EDENIED, true},
+    {"NOPERM", SNIB__ERROR_DENIED, SNIB_EDENIED, true},
+    {"DENIED", SNIB__ERROR_DENIED, SNIB_EDENIED, true}, /* protected mode */
+    {"WRONGTYPE", SNIB__ERROR_KIND, SNIB_EKIND, false},
+    {"OOM", SNIB__ERROR_REFUSED, SNIB_EUNSAFE, true},
+    {"MISCONF", SNIB__ERROR_REFUSED, SNIB_EUNSAFE, true},
+    {"NOREPLICAS", SNIB__ERROR_REFUSED, SNIB_EUNSAFE, true},
+    {"CROSSSLOT", SNIB__ERROR_REFUSED, SNIB_ENOTSUP, true},
+};
+
+/* And some have only "ERR". */
+static const struct row phrases[] = {
+    {"unauthenticated", SNIB__ERROR_DENIED, SNIB_EDENIED, true}, /* too long without AUTH */
+    {"without any password", SNIB__ERROR_DENIED, SNIB_EDENIED, true},
+    {"invalid password", SNIB__ERROR_DENIED, SNIB_EDENIED, true},
+    {"DB index is out of range", SNIB__ERROR_REFUSED, SNIB_EINVAL, true},
+    {"SELECT is not allowed", SNIB__ERROR_REFUSED, SNIB_ENOTSUP, true},
+    {"max number of clients", SNIB__ERROR_LATER, SNIB_EUNREACH, true},
+    {"unknown command", SNIB__ERROR_DENIED, SNIB_ENOTSUP, true},
+    {"unknown subcommand", SNIB__ERROR_DENIED, SNIB_ENOTSUP, true},
+    {"Unknown subcommand", SNIB__ERROR_DENIED, SNIB_ENOTSUP, true},
+    {"can't run this command", SNIB__ERROR_DENIED, SNIB_EDENIED, true},
+};
+
+#define COUNT(table) (sizeof(table) / sizeof(table)[0])
+
+static const struct row *by_word(const char *text)
 {
-    static const struct {
-        const char *word;
-        enum snib__error_kind kind;
-        int code;
-    } known[] = {
-        {"NOSCRIPT", SNIB__NO_SCRIPT, SNIB_EPROTO},  {"LOADING", SNIB__LATER, SNIB_EUNREACH},
-        {"BUSY", SNIB__LATER, SNIB_EUNREACH},        {"MASTERDOWN", SNIB__LATER, SNIB_EUNREACH},
-        {"TRYAGAIN", SNIB__LATER, SNIB_EUNREACH},    {"CLUSTERDOWN", SNIB__LATER, SNIB_EUNREACH},
-        {"NOAUTH", SNIB__REFUSED, SNIB_EDENIED},     {"WRONGPASS", SNIB__REFUSED, SNIB_EDENIED},
-        {"NOPERM", SNIB__REFUSED, SNIB_EDENIED},     {"READONLY", SNIB__REFUSED, SNIB_EUNSAFE},
-        {"OOM", SNIB__REFUSED, SNIB_EUNSAFE},        {"MISCONF", SNIB__REFUSED, SNIB_EUNSAFE},
-        {"NOREPLICAS", SNIB__REFUSED, SNIB_EUNSAFE}, {"MOVED", SNIB__REFUSED, SNIB_ENOTSUP},
-        {"ASK", SNIB__REFUSED, SNIB_ENOTSUP},        {"CROSSSLOT", SNIB__REFUSED, SNIB_ENOTSUP},
-    };
-    /* And some have only "ERR". */
-    static const struct {
-        const char *words;
-        int code;
-    } phrases[] = {
-        {"unauthenticated", SNIB_EDENIED}, /* may not even send that many arguments */
-        {"without any password", SNIB_EDENIED},  {"DB index is out of range", SNIB_EINVAL},
-        {"SELECT is not allowed", SNIB_ENOTSUP}, {"unknown command", SNIB_ENOTSUP},
-    };
-    size_t size = strcspn(error, " ");
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strlen(known[i].word) == size && memcmp(known[i].word, error, size) == 0) {
-            *code = known[i].code;
-            return known[i].kind;
+    size_t size = strcspn(text, " \r\n.,");
+    for (size_t i = 0; i < COUNT(words); i++) {
+        if (strlen(words[i].word) == size && memcmp(words[i].word, text, size) == 0) {
+            return &words[i];
         }
     }
-    /* Errors of commands inside a script carry their own word further back. */
-    for (size_t i = 7; i < sizeof known / sizeof known[0]; i++) {
-        if (strstr(error, known[i].word)) {
-            *code = known[i].code;
-            return known[i].kind;
+    return NULL;
+}
+
+/* The word of what a command inside a script met. */
+static const struct row *nested(const char *text)
+{
+    const struct row *found = NULL;
+    const char *p = strstr(text, "Error running script");
+    while (p && !found && (p = strchr(p, ' '))) {
+        p++;
+        found = by_word(*p == '-' ? p + 1 : p);
+    }
+    return found;
+}
+
+static const struct row *by_phrase(const char *text)
+{
+    for (size_t i = 0; i < COUNT(phrases); i++) {
+        if (strstr(text, phrases[i].word)) {
+            return &phrases[i];
         }
     }
-    for (size_t i = 0; i < sizeof phrases / sizeof phrases[0]; i++) {
-        if (strstr(error, phrases[i].words)) {
-            *code = phrases[i].code;
-            return SNIB__REFUSED;
-        }
-    }
-    *code = SNIB_EPROTO;
-    return SNIB__REFUSED;
+    return NULL;
+}
+
+struct snib__error snib__error_read(const char *text)
+{
+    static const struct row unknown = {"ERR", SNIB__ERROR_REFUSED, SNIB_EPROTO, false};
+    const struct row *row = by_word(text);
+    row = row ? row : nested(text);
+    const char *word = row ? row->word : "ERR";
+    row = row ? row : by_phrase(text);
+    row = row ? row : &unknown;
+    struct snib__error error = {.kind = row->kind, .code = row->code, .undone = row->undone};
+    snprintf(error.word, sizeof error.word, "%s", word);
+    return error;
 }

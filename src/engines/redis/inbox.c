@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inbox: one subscription per client, where grants are delivered.
+ * The inbox: one subscription, where grants are delivered.
  *
  * Opened when the first claim has to wait, on a connection of its own; its channel has a random
  * name that is new with each connection, so that a count of its subscribers answers "is this very
@@ -9,8 +9,13 @@
  *
  * A connection that is only listened to can be dead without a sign. While somebody waits, it is
  * asked for a sign every two seconds; until that is noticed, re-checks find what it missed.
+ *
+ * It belongs to a run of the server. After a failover the commands go elsewhere while the old
+ * server, a replica now, would keep this connection and answer every sign, and never say anything.
  */
-#include "engines/redis/redis.h"
+#include "engines/redis/inbox.h"
+
+#include "base/random.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,72 +23,77 @@
 #define PING_NS (2000 * SNIB__MS)
 #define PAUSE_FIRST_MS 100
 #define PAUSE_MOST_MS 5000
+#define SUBSCRIBE 1 /* the kind of that call */
 
-static void say(struct snib__redis_link *link, const char *one, const char *two)
+static void greet(struct snib__connection *c)
 {
-    const char *argv[] = {one, two};
-    size_t sizes[] = {strlen(one), two ? strlen(two) : 0};
-    snib__link_say(link, two ? 2 : 1, argv, sizes);
-}
-
-static void greet(struct snib__redis_link *link)
-{
-    struct snib__redis *r = link->owner;
+    struct snib__inbox *inbox = c->owner;
+    struct snib__command command;
+    struct snib__call call = {.kind = SUBSCRIBE, .sent = snib__now(), .due_ns = SNIB__NEVER};
     unsigned char random[16];
     snib__random(random, sizeof random);
-    int n = snprintf(r->inbox.name, sizeof r->inbox.name,
-                     "%.100s:inbox:", r->session->values[SNIB__REDIS_PREFIX].text);
+    int n = snprintf(inbox->name, sizeof inbox->name, "%.100s:inbox:", inbox->prefix);
     for (size_t i = 0; i < sizeof random; i++) {
-        n += snprintf(r->inbox.name + n, sizeof r->inbox.name - (size_t)n, "%02x", random[i]);
+        n += snprintf(inbox->name + n, sizeof inbox->name - (size_t)n, "%02x", random[i]);
     }
-    snib__birth_greet(r, link);
-    say(link, "SUBSCRIBE", r->inbox.name);
+    snib__greeting_send(&inbox->greeting, c, inbox->credentials, SNIB__GREET_RUN);
+    snib__command_words(&command, "SUBSCRIBE", inbox->name, (char *)NULL);
+    (void)snib__connection_ask(c, &call, &command);
 }
 
-static void on_reply(struct snib__redis_link *link, struct snib__redis_request *request,
-                     const struct snib__reply *reply)
+static const char elsewhere[] = "the subscription is at another run of the server";
+
+/* If one of the two is not known, nobody can say. */
+static bool is_elsewhere(const struct snib__inbox *inbox)
 {
-    struct snib__redis *r = link->owner;
-    struct snib__inbox *inbox = &r->inbox;
-    (void)request;
-    if (link->broken) {
-        return; /* whatever follows was done as somebody else */
-    }
+    const char *own = inbox->greeting.fitness.run_id;
+    return own[0] && inbox->run_id[0] && strcmp(own, inbox->run_id) != 0;
+}
+
+static void on_subscribed(struct snib__inbox *inbox, const struct snib__reply *reply)
+{
+    struct snib__connection *c = &inbox->connection;
     if (reply->type == REDIS_REPLY_ERROR) {
-        /* CLIENT SETNAME may be refused; without the subscription this is of no use. */
-        bool naming = strstr(reply->text, "client|setname") || strstr(reply->text, "'client'");
-        if (inbox->state == SNIB__INBOX_OPENING && !naming) {
-            link->broken = true;
-        }
+        snib__connection_end(c, SNIB__LOSS_CUT, 0, reply->text);
         return;
     }
-    const char *word = snib__reply_text(reply, 0);
-    if (strcmp(word, "message") == 0) {
-        if (strcmp(snib__reply_text(reply, 1), inbox->name) == 0) {
-            snib__waiting_granted(r, snib__reply_text(reply, 2));
-        }
-    } else if (strcmp(word, "subscribe") == 0) {
-        inbox->state = SNIB__INBOX_READY;
-        inbox->pause_ms = 0;
-        inbox->pinged_ns = inbox->ponged_ns = snib__now().boot_ns;
-        snib__waiting_inbox_ready(r);
-    } else if (strcmp(word, "pong") == 0) {
+    if (is_elsewhere(inbox)) {
+        snib__connection_end(c, SNIB__LOSS_CUT, 0, elsewhere);
+        return;
+    }
+    c->listens = true;
+    inbox->state = SNIB__INBOX_READY;
+    inbox->pause_ms = 0;
+    inbox->pinged_ns = inbox->ponged_ns = snib__now().boot_ns;
+    inbox->upcalls->ready(inbox);
+}
+
+static void on_reply(struct snib__connection *c, struct snib__call *call,
+                     const struct snib__reply *reply)
+{
+    struct snib__inbox *inbox = c->owner;
+    if (call && call->kind == SUBSCRIBE) {
+        on_subscribed(inbox, reply);
+    } else if (call) {
+        snib__greeting_reply(&inbox->greeting, c, call, reply);
+    } else if (strcmp(snib__reply_text(reply, 0), "pong") == 0) {
         inbox->ponged_ns = snib__now().boot_ns;
+    } else if (strcmp(snib__reply_text(reply, 0), "message") == 0 &&
+               strcmp(snib__reply_text(reply, 1), inbox->name) == 0) {
+        inbox->upcalls->message(inbox, snib__reply_text(reply, 2));
     }
 }
 
-static void on_lost(struct snib__redis_link *link, struct snib__redis_request *request,
-                    enum snib__redis_loss how)
+static void on_lost(struct snib__connection *c, struct snib__call *call, enum snib__loss how)
 {
-    (void)link;
-    (void)request;
-    (void)how;
+    (void)c;
+    (void)call;
+    (void)how; /* on_down follows */
 }
 
-static void on_down(struct snib__redis_link *link)
+static void on_down(struct snib__connection *c)
 {
-    struct snib__redis *r = link->owner;
-    struct snib__inbox *inbox = &r->inbox;
+    struct snib__inbox *inbox = c->owner;
     bool opening = inbox->state == SNIB__INBOX_OPENING;
     inbox->state = SNIB__INBOX_NONE;
     if (!opening) {
@@ -93,70 +103,98 @@ static void on_down(struct snib__redis_link *link)
     inbox->pause_ms = inbox->pause_ms ? inbox->pause_ms * 2 : PAUSE_FIRST_MS;
     inbox->pause_ms = inbox->pause_ms < PAUSE_MOST_MS ? inbox->pause_ms : PAUSE_MOST_MS;
     inbox->retry_ns = snib__now().boot_ns + snib__jitter(inbox->pause_ms * SNIB__MS);
-    snib__waiting_inbox_failed(r);
+    inbox->upcalls->failed(inbox);
 }
 
-static const struct snib__redis_link_calls calls = {
+static const struct snib__connection_upcalls connection_upcalls = {
     .greet = greet,
     .reply = on_reply,
     .lost = on_lost,
     .down = on_down,
 };
 
-void snib__inbox_init(struct snib__redis *r)
+void snib__inbox_init(struct snib__inbox *inbox, const struct snib__inbox_upcalls *upcalls,
+                      const struct snib__address *address,
+                      const struct snib__credentials *credentials, const char *prefix, void *owner)
 {
-    snib__link_init(&r->inbox.link, &calls, &r->peer, r);
-    r->inbox.link.listens = true;
+    *inbox = (struct snib__inbox){
+        .upcalls = upcalls, .credentials = credentials, .prefix = prefix, .owner = owner};
+    snib__connection_init(&inbox->connection, &connection_upcalls, address, inbox);
 }
 
-void snib__inbox_want(struct snib__redis *r)
+void snib__inbox_want(struct snib__inbox *inbox, bool wanted)
 {
-    if (r->inbox.state == SNIB__INBOX_NONE && snib__now().boot_ns >= r->inbox.retry_ns) {
-        r->inbox.state = SNIB__INBOX_OPENING;
-        snib__link_dial(&r->inbox.link);
+    if (wanted && !inbox->wanted) { /* nobody asked for a sign meanwhile */
+        inbox->pinged_ns = inbox->ponged_ns = snib__now().boot_ns;
+    }
+    inbox->wanted = wanted;
+}
+
+void snib__inbox_open(struct snib__inbox *inbox)
+{
+    if (inbox->state == SNIB__INBOX_NONE && snib__now().boot_ns >= inbox->retry_ns) {
+        inbox->state = SNIB__INBOX_OPENING;
+        snib__connection_dial(&inbox->connection);
     }
 }
 
-void snib__inbox_rouse(struct snib__redis *r)
+void snib__inbox_follow(struct snib__inbox *inbox, const char *run_id)
 {
-    r->inbox.pinged_ns = r->inbox.ponged_ns = snib__now().boot_ns;
+    bool unknown = !run_id[0] || !inbox->greeting.fitness.run_id[0];
+    snprintf(inbox->run_id, sizeof inbox->run_id, "%.47s", run_id);
+    if (inbox->state == SNIB__INBOX_READY && (unknown || is_elsewhere(inbox))) {
+        snib__connection_end(&inbox->connection, SNIB__LOSS_CUT, 0, elsewhere);
+    }
 }
 
-void snib__inbox_tick(struct snib__redis *r, int64_t now_ns)
+void snib__inbox_lead_lost(struct snib__inbox *inbox)
 {
-    struct snib__inbox *inbox = &r->inbox;
-    struct snib__redis_link *link = &inbox->link;
-    int64_t limit_ns = r->session->timeout_ms * SNIB__MS;
-    if (r->waiting_count == 0) {
+    inbox->run_id[0] = '\0';
+}
+
+/* ---- Signs of life ---------------------------------------------------------------------- */
+
+static int64_t limit_ns(const struct snib__inbox *inbox)
+{
+    return inbox->connection.address->timeout_ms * SNIB__MS;
+}
+
+void snib__inbox_keep_time(struct snib__inbox *inbox, int64_t now_ns)
+{
+    struct snib__connection *c = &inbox->connection;
+    struct snib__command ping;
+    snib__connection_expire(c, now_ns);
+    if (!inbox->wanted) {
         return;
     }
-    snib__inbox_want(r);
-    if (inbox->state == SNIB__INBOX_OPENING && now_ns >= link->dialled_ns + limit_ns) {
-        snib__link_lose(link, SNIB__SILENT, 0, "no subscription in time");
-    } else if (inbox->state == SNIB__INBOX_READY) {
-        if (inbox->pinged_ns > inbox->ponged_ns && now_ns >= inbox->pinged_ns + limit_ns) {
-            snib__link_lose(link, SNIB__SILENT, 0, "the subscription fell silent");
-        } else if (inbox->pinged_ns <= inbox->ponged_ns && now_ns >= inbox->ponged_ns + PING_NS) {
-            inbox->pinged_ns = now_ns;
-            say(link, "PING", NULL);
-        }
+    snib__inbox_open(inbox);
+    if (inbox->state == SNIB__INBOX_OPENING && now_ns >= c->dialled_ns + limit_ns(inbox)) {
+        snib__connection_lose(c, SNIB__LOSS_SILENT, 0, "no subscription in time");
+    }
+    if (inbox->state != SNIB__INBOX_READY) {
+        return;
+    }
+    if (inbox->pinged_ns > inbox->ponged_ns && now_ns >= inbox->pinged_ns + limit_ns(inbox)) {
+        snib__connection_lose(c, SNIB__LOSS_SILENT, 0, "the subscription fell silent");
+    } else if (inbox->pinged_ns <= inbox->ponged_ns && now_ns >= inbox->ponged_ns + PING_NS) {
+        inbox->pinged_ns = now_ns;
+        snib__command_words(&ping, "PING", (char *)NULL);
+        (void)snib__connection_say(c, &ping);
     }
 }
 
-int64_t snib__inbox_next(const struct snib__redis *r)
+int64_t snib__inbox_next(const struct snib__inbox *inbox)
 {
-    const struct snib__inbox *inbox = &r->inbox;
-    int64_t limit_ns = r->session->timeout_ms * SNIB__MS;
-    if (r->waiting_count == 0) {
+    if (!inbox->wanted) {
         return SNIB__NEVER;
     }
     switch (inbox->state) {
     case SNIB__INBOX_NONE:
         return inbox->retry_ns;
     case SNIB__INBOX_OPENING:
-        return inbox->link.dialled_ns + limit_ns;
+        return inbox->connection.dialled_ns + limit_ns(inbox);
     default:
-        return inbox->pinged_ns > inbox->ponged_ns ? inbox->pinged_ns + limit_ns
+        return inbox->pinged_ns > inbox->ponged_ns ? inbox->pinged_ns + limit_ns(inbox)
                                                    : inbox->ponged_ns + PING_NS;
     }
 }

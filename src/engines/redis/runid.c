@@ -9,7 +9,9 @@
  * The place is fixed per user, from the password database: root's is below /var/lib, that of others
  * below their home. state= names another.
  */
-#include "engines/redis/redis.h"
+#include "engines/redis/runid.h"
+
+#include "base/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,10 +23,10 @@
 #include <unistd.h>
 
 #define PATH_BYTES 1024
+#define LINE_BYTES 80
 
-static bool folder_of(const struct snib__redis *r, char out[PATH_BYTES])
+static bool folder_of(const char *named, char out[PATH_BYTES])
 {
-    const char *named = r->session->values[SNIB__REDIS_STATE].text;
     struct passwd entry, *found = NULL;
     char buffer[4096];
     int n;
@@ -54,37 +56,46 @@ static void make_folder(char *path)
     (void)mkdir(path, 0700);
 }
 
-static bool file_of(const struct snib__redis *r, const char *folder, char out[PATH_BYTES])
+static bool file_of(const char *folder, const char *where, char out[PATH_BYTES])
 {
-    uint64_t hash = 14695981039346656037ULL; /* FNV-1a: a name, not a secret */
-    for (const char *p = r->where; *p; p++) {
-        hash = (hash ^ (unsigned char)*p) * 1099511628211ULL;
-    }
-    int n = snprintf(out, PATH_BYTES, "%s/%016llx.run", folder, (unsigned long long)hash);
+    unsigned long long hash = snib__hash_text(where); /* a name, not a secret */
+    int n = snprintf(out, PATH_BYTES, "%s/%016llx.run", folder, hash);
     return n > 0 && n < PATH_BYTES;
 }
 
-void snib__runid_recall(struct snib__redis *r, char out[48])
+/* "ID" or "ID durable". */
+static struct snib__run read_line(const char *line)
 {
-    char folder[PATH_BYTES], path[PATH_BYTES];
-    out[0] = '\0';
-    if (!folder_of(r, folder) || !file_of(r, folder, path)) {
-        return;
+    struct snib__run run = {.durable = false};
+    size_t size = strspn(line, "0123456789abcdef");
+    if (size < sizeof run.id) {
+        memcpy(run.id, line, size);
+        run.durable = strcmp(line + size, " durable\n") == 0;
+    }
+    return run;
+}
+
+struct snib__run snib__runid_recall(const char *named, const char *where)
+{
+    char folder[PATH_BYTES], path[PATH_BYTES], line[LINE_BYTES];
+    struct snib__run none = {.durable = false};
+    if (!folder_of(named, folder) || !file_of(folder, where, path)) {
+        return none;
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
-        return;
+        return none;
     }
-    ssize_t n = read(fd, out, 47);
-    out[n > 0 ? n : 0] = '\0';
-    out[strspn(out, "0123456789abcdef")] = '\0';
+    ssize_t n = read(fd, line, sizeof line - 1);
+    line[n > 0 ? n : 0] = '\0';
     close(fd);
+    return read_line(line);
 }
 
-void snib__runid_note(struct snib__redis *r, const char *run_id)
+void snib__runid_note(const char *named, const char *where, const struct snib__run *run)
 {
-    char folder[PATH_BYTES], path[PATH_BYTES], fresh[PATH_BYTES + 16];
-    if (!folder_of(r, folder) || !file_of(r, folder, path)) {
+    char folder[PATH_BYTES], path[PATH_BYTES], fresh[PATH_BYTES + 16], line[LINE_BYTES];
+    if (!folder_of(named, folder) || !file_of(folder, where, path)) {
         return;
     }
     make_folder(folder);
@@ -93,8 +104,7 @@ void snib__runid_note(struct snib__redis *r, const char *run_id)
     if (fd < 0) {
         return;
     }
-    char line[64];
-    int size = snprintf(line, sizeof line, "%s\n", run_id);
+    int size = snprintf(line, sizeof line, "%s%s\n", run->id, run->durable ? " durable" : "");
     bool whole = write(fd, line, (size_t)size) == size;
     close(fd);
     if (!whole || rename(fresh, path) < 0) {

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bids: what their ids look like on the wire, whose an id is, and which of them wait.
+ *
+ * An id is the claim's 128 random bits in hexadecimal. If the engine gave a grant back by itself
+ * (the server turned out to be in quarantine), that id is dead for ever, and the claim goes on
+ * under a number behind it. Only claims that may wait are in the table: only they get messages.
+ */
+#include "engines/redis/bid.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void snib__bid_id(const struct snib__bid *b, char out[SNIB__ID_MAX])
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *owner = b->claim->owner;
+    for (size_t i = 0; i < sizeof b->claim->owner; i++) {
+        out[2 * i] = digits[owner[i] >> 4];
+        out[2 * i + 1] = digits[owner[i] & 15];
+    }
+    out[32] = '\0';
+    if (b->life) {
+        snprintf(out + 32, SNIB__ID_MAX - 32, "-%u", (unsigned)b->life);
+    }
+}
+
+/* ---- By owner --------------------------------------------------------------------------- */
+
+static int digit_of(char c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool read_owner(unsigned char out[16], const char *id)
+{
+    for (size_t i = 0; i < 16; i++) {
+        int high = digit_of(id[2 * i]);
+        int low = high < 0 ? -1 : digit_of(id[2 * i + 1]);
+        if (low < 0) {
+            return false;
+        }
+        out[i] = (unsigned char)(high << 4 | low);
+    }
+    return true;
+}
+
+/* Random already: any of its bits will do. */
+static uint64_t hash_of(const unsigned char owner[16])
+{
+    uint64_t bits;
+    memcpy(&bits, owner, sizeof bits);
+    return bits;
+}
+
+bool snib__bid_know(struct snib__redis *r, struct snib__bid *b)
+{
+    b->known = b->known || snib__table_add(&r->bids, &b->by_owner, hash_of(b->claim->owner));
+    return b->known;
+}
+
+void snib__bid_forget(struct snib__redis *r, struct snib__bid *b)
+{
+    if (b->known) {
+        snib__table_remove(&r->bids, &b->by_owner);
+        b->known = false;
+    }
+}
+
+struct snib__bid *snib__bid_find(const struct snib__redis *r, const char *id)
+{
+    unsigned char owner[16];
+    char own[SNIB__ID_MAX];
+    if (strlen(id) < 32 || !read_owner(owner, id)) {
+        return NULL;
+    }
+    struct snib__entry *e = snib__table_first(&r->bids, hash_of(owner));
+    for (; e; e = snib__entry_next(e)) {
+        struct snib__bid *b = SNIB__OF(e, struct snib__bid, by_owner);
+        snib__bid_id(b, own);
+        if (strcmp(own, id) == 0) {
+            return b;
+        }
+    }
+    return NULL;
+}
+
+/* ---- The line --------------------------------------------------------------------------- */
+
+void snib__line_join(struct snib__redis *r, struct snib__bid *b, int64_t after_ms)
+{
+    struct snib__line *line = &r->line;
+    b->recheck_ns = snib__now().boot_ns + snib__jitter(after_ms * SNIB__MS);
+    if (!b->waits) {
+        snib__list_append(&line->bids, &b->in_line);
+        b->waits = true;
+        if (line->count++ == 0) {
+            snib__node_await(&r->node, true);
+        }
+    }
+    if (b->recheck_ns < line->tick_ns) {
+        line->tick_ns = b->recheck_ns;
+    }
+}
+
+void snib__line_leave(struct snib__redis *r, struct snib__bid *b)
+{
+    if (!b->waits) {
+        return;
+    }
+    snib__list_remove(&b->in_line);
+    b->waits = false;
+    if (--r->line.count == 0) {
+        r->line.tick_ns = SNIB__NEVER;
+        snib__node_await(&r->node, false);
+    }
+}
+
+void snib__line_hurry(struct snib__redis *r)
+{
+    int64_t now_ns = snib__now().boot_ns;
+    struct snib__list *all = &r->line.bids;
+    for (struct snib__list *l = all->after; l != all; l = l->after) {
+        SNIB__OF(l, struct snib__bid, in_line)->recheck_ns = now_ns;
+    }
+    if (r->line.count > 0) {
+        r->line.tick_ns = now_ns;
+    }
+}

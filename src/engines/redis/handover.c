@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Those that wait: their re-checks, and the grants that come by message.
+ *
+ * A ticket at the server has a short lease of its own. A re-check, the same script as the attempt,
+ * renews it about once a second, with jitter; it also finds out what a lost message would have
+ * said. Re-checks that are due close together travel together. They go on without an inbox while
+ * one is being opened: nobody is kept in line then, but what is free is found.
+ *
+ * A grant by message counts from the sending of the last request that was answered "queued": the
+ * server granted it after that, for at least as long as the message says. If that was long ago,
+ * because we were stopped, the core asks before it believes.
+ */
+#include "engines/redis/handover.h"
+
+#include "engines/redis/bid.h"
+#include "engines/redis/claims.h"
+#include "engines/redis/debts.h"
+
+static void recheck(struct snib__redis *r, struct snib__bid *b, int64_t now_ns)
+{
+    int64_t every_ns = snib__claims_recheck_ms(r, b) * SNIB__MS;
+    bool waits = b->phase == SNIB__BID_QUEUED || b->phase == SNIB__BID_WANTS;
+    if (waits && b->under_way == 0 && b->recheck_ns <= now_ns + every_ns / 8) {
+        b->recheck_ns = now_ns + every_ns;
+        if (b->phase == SNIB__BID_WANTS) {
+            b->phase = SNIB__BID_ASKED; /* the inbox takes its time: is it free meanwhile? */
+        }
+        (void)snib__claims_recheck(r, b); /* no memory: the next tick asks */
+    } else if (b->recheck_ns <= now_ns) {
+        b->recheck_ns = now_ns + every_ns; /* an answer, or the inbox, is awaited */
+    }
+}
+
+void snib__handover_keep_time(struct snib__redis *r, int64_t now_ns)
+{
+    struct snib__line *line = &r->line;
+    struct snib__list *after;
+    if (now_ns < line->tick_ns) {
+        return;
+    }
+    line->tick_ns = SNIB__NEVER;
+    for (struct snib__list *l = line->bids.after; l != &line->bids; l = after) {
+        struct snib__bid *b = SNIB__OF(l, struct snib__bid, in_line);
+        after = l->after;
+        recheck(r, b, now_ns);
+        if (b->recheck_ns < line->tick_ns) {
+            line->tick_ns = b->recheck_ns;
+        }
+    }
+    snib__node_flush(&r->node);
+}
+
+/* ---- The inbox -------------------------------------------------------------------------- */
+
+void snib__handover_ready(struct snib__redis *r)
+{
+    struct snib__list *all = &r->line.bids, *after;
+    for (struct snib__list *l = all->after; l != all; l = after) {
+        struct snib__bid *b = SNIB__OF(l, struct snib__bid, in_line);
+        after = l->after;
+        if (b->phase == SNIB__BID_WANTS) {
+            snib__line_leave(r, b);
+            b->phase = SNIB__BID_ASKED;
+            snib__claims_try(r, b);
+        }
+    }
+    snib__line_hurry(r); /* tickets name the old inbox */
+}
+
+/* Without an inbox there is no line to stand in: those who wait try again, now and then. */
+void snib__handover_failed(struct snib__redis *r)
+{
+    while (!snib__list_empty(&r->line.bids)) {
+        snib__claims_turned_away(r, SNIB__OF(r->line.bids.after, struct snib__bid, in_line));
+    }
+}
+
+/* Whoever can publish can forge a message; but not the id, which is a secret. Messages come on
+ * another connection than answers: one that is older than the last answer "queued" is about a grant
+ * that has lapsed since. */
+void snib__handover_message(struct snib__redis *r, const char *message)
+{
+    struct snib__layout_grant grant;
+    if (!r->layout->grant(&grant, r->settings.prefix, message)) {
+        return;
+    }
+    struct snib__bid *b = snib__bid_find(r, grant.id);
+    if (!b) { /* nobody here wants it */
+        (void)snib__debts_add(r, grant.name, grant.id, 0, r->session->max_lease_ms, false);
+        snib__node_flush(&r->node);
+        return;
+    }
+    /* While releasing, the release that is under way gives it back. */
+    if (b->phase < SNIB__BID_HELD && b->asked.boot_ns != 0 && grant.now_ms >= b->queued_ms) {
+        snib__claims_granted(r, b, &grant);
+    }
+}

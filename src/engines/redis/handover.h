@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_REDIS_HANDOVER_H
+#define SNIB_REDIS_HANDOVER_H
+
+#include "engines/redis/session.h"
+
+/* Re-check those in line that are due. */
+void snib__handover_keep_time(struct snib__redis *, int64_t now_ns);
+
+/* What the node says of its inbox. */
+void snib__handover_ready(struct snib__redis *);
+void snib__handover_failed(struct snib__redis *);
+void snib__handover_message(struct snib__redis *, const char *message);
+
+#endif

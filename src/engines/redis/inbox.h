@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_REDIS_INBOX_H
+#define SNIB_REDIS_INBOX_H
+
+/*
+ * The inbox: one subscription to one server, where grants are delivered.
+ */
+
+#include "engines/redis/connection.h"
+#include "engines/redis/greeting.h"
+
+enum snib__inbox_state { SNIB__INBOX_NONE, SNIB__INBOX_OPENING, SNIB__INBOX_READY };
+
+struct snib__inbox;
+
+struct snib__inbox_upcalls {
+    void (*message)(struct snib__inbox *, const char *text);
+    void (*ready)(struct snib__inbox *);
+    void (*failed)(struct snib__inbox *); /* it could not be opened; tried again after a pause */
+};
+
+struct snib__inbox {
+    const struct snib__inbox_upcalls *upcalls;
+    const struct snib__credentials *credentials;
+    const char *prefix;
+    void *owner;
+    struct snib__connection connection;
+    struct snib__greeting greeting;
+    enum snib__inbox_state state;
+    bool wanted;     /* somebody waits */
+    char run_id[48]; /* of the server that commands go to; "": not known at the moment */
+    char name[160];
+    int64_t retry_ns; /* not before */
+    int64_t pause_ms; /* grows with each failure */
+    int64_t pinged_ns, ponged_ns;
+};
+
+void snib__inbox_init(struct snib__inbox *, const struct snib__inbox_upcalls *,
+                      const struct snib__address *, const struct snib__credentials *,
+                      const char *prefix, void *owner);
+
+/* Somebody waits, or nobody does any more. */
+void snib__inbox_want(struct snib__inbox *, bool wanted);
+
+/* Open it, unless it is or the last failure was just now. */
+void snib__inbox_open(struct snib__inbox *);
+
+/* Commands go to this run of a server from now on: an inbox elsewhere is of no use. "": it does not
+ * say which run it is; then the inbox is opened anew, to be sure. */
+void snib__inbox_follow(struct snib__inbox *, const char *run_id);
+void snib__inbox_lead_lost(struct snib__inbox *); /* they go nowhere at the moment */
+
+void snib__inbox_keep_time(struct snib__inbox *, int64_t now_ns);
+int64_t snib__inbox_next(const struct snib__inbox *);
+
+#endif

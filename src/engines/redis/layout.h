@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_REDIS_LAYOUT_H
+#define SNIB_REDIS_LAYOUT_H
+
+/*
+ * A layout: what is in the keys of a lock. It puts wishes into commands and replies into answers;
+ * it keeps no state, sends nothing, and knows neither sessions nor nodes.
+ */
+
+#include "engines/engine.h"
+#include "engines/redis/command.h"
+#include "engines/redis/reply.h"
+#include "engines/redis/server_clock.h"
+
+#define SNIB__KEY_MAX 512 /* prefix and name are at most 300 */
+#define SNIB__ID_MAX 40   /* of an owner: 32 hexadecimal digits, "-255" */
+
+/* What is wanted. Each command reads what it needs. */
+struct snib__wish {
+    const char *prefix, *name;
+    const char *id;       /* the owner's */
+    int64_t retention_ms; /* how long the last token of a free name is kept */
+    bool by_text;         /* send scripts, not their SHA-1 */
+    /* Attempt; the ttl also renews. */
+    int mode; /* enum snib_mode */
+    unsigned permits, span;
+    int64_t ttl_ms;
+    const char *inbox;    /* NULL: not willing to wait */
+    int64_t not_after_ms; /* refused when the server's clock is past this; 0: never */
+    const char *who, *label;
+    /* Release: until when an attempt may still arrive, by the server's clock; 0: none can, -1: not
+     * known. */
+    int64_t loose_ms;
+    uint64_t token; /* evict: whose */
+};
+
+enum snib__answer_word {
+    /* to an attempt or a renewal */
+    SNIB__ANSWER_HELD,
+    SNIB__ANSWER_QUEUED,
+    SNIB__ANSWER_BUSY,
+    SNIB__ANSWER_KIND, /* in use with other permits, or as another sort of lock */
+    SNIB__ANSWER_LATE, /* arrived after its time, or after its release */
+    /* to a renewal, a release or an eviction */
+    SNIB__ANSWER_GONE, /* was the owner's, and is not any more */
+    SNIB__ANSWER_LEFT, /* was waiting */
+    SNIB__ANSWER_DONE, /* released before */
+    SNIB__ANSWER_NONE  /* not here */
+};
+
+struct snib__layout_answer {
+    enum snib__answer_word word;
+    int64_t now_ms; /* the server's clock; 0: it does not say */
+    uint64_t token;
+    unsigned span;
+    int64_t left_ms; /* of what is held */
+    int place;
+    unsigned permits; /* KIND */
+    bool unfinished;  /* there was more to do for the line than one script may: ask again */
+    uint64_t holder_token;
+    int64_t holder_left_ms; /* 0: not known */
+    char holder[120];       /* "": not known */
+};
+
+/* A grant that comes by message. */
+struct snib__layout_grant {
+    char id[SNIB__ID_MAX];
+    char name[SNIB__KEY_MAX];
+    uint64_t token;
+    unsigned span;
+    int64_t left_ms, now_ms;
+};
+
+typedef void snib__layout_show(void *arg, const snib_seen *);
+
+/* One row of the table. No slot is optional. */
+struct snib__layout {
+    const char *name;
+    int64_t recheck_ms; /* those who wait ask again about this often */
+
+    void (*attempt)(struct snib__command *, const struct snib__wish *);
+    void (*renew)(struct snib__command *, const struct snib__wish *);
+    void (*release)(struct snib__command *, const struct snib__wish *);
+    void (*evict)(struct snib__command *, const struct snib__wish *);
+    /* The answer to any of the four; false: it is none. */
+    bool (*answer)(struct snib__layout_answer *, const struct snib__reply *);
+    /* A message; false: it is no grant. */
+    bool (*grant)(struct snib__layout_grant *, const char *prefix, const char *message);
+
+    /* All names that start with `name`, as a pattern of SCAN; and which name a key is about. */
+    void (*pattern)(char out[2 * SNIB__KEY_MAX], const char *prefix, const char *name);
+    bool (*name_of)(char out[SNIB__KEY_MAX], const char *prefix, const char *key);
+    /* Read a name, and show who is in the reply: holders first, then who waits. False: no memory.
+     */
+    void (*inspect)(struct snib__command *, const struct snib__wish *);
+    bool (*show)(const struct snib__reply *, const char *name, const struct snib__server_clock *,
+                 snib__layout_show *, void *arg);
+};
+
+enum snib__layout_row { SNIB__LAYOUT_NATIVE, SNIB__LAYOUTS };
+extern const struct snib__layout snib__layouts[SNIB__LAYOUTS];
+
+#endif

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inspecting, listing and breaking.
+ *
+ * inspect reads one name and shows who is there; list finds the names by SCAN, which disturbs
+ * nobody, never by KEYS, and reads them some at a time. A key that is somebody else's is passed
+ * over. What was lost with a connection is asked for once more. Break is one script, and is not
+ * repeated: the second could not tell what the first one did.
+ */
+#include "engines/redis/queries.h"
+
+#include "engines/redis/errors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOGETHER 64         /* names asked for at the same time */
+#define NAMES_MOST 1000000U /* of one listing; a server has as many */
+#define SCANS_MOST 1000000U /* of 500 keys each */
+
+static void end(struct snib__search *s)
+{
+    snib__list_remove(&s->in_session);
+    for (size_t i = 0; i < s->count; i++) {
+        free(s->names[i]);
+    }
+    free(s->names);
+    snib__finish(s->query, s->code, s->sys, s->why[0] ? s->why : NULL);
+}
+
+static void fail(struct snib__redis *r, struct snib__search *s, int code, int sys, const char *why)
+{
+    if (s->code == 0) {
+        s->code = code;
+        s->sys = sys;
+        snprintf(s->why, sizeof s->why, "%s: %.200s", r->settings.where, why);
+    }
+}
+
+static bool add_name(struct snib__search *s, const char *name)
+{
+    if (s->count == s->room) {
+        size_t room = s->room ? s->room * 2 : 16;
+        char **names = realloc(s->names, room * sizeof(char *));
+        if (!names) {
+            return false;
+        }
+        s->names = names;
+        s->room = room;
+    }
+    s->names[s->count] = strdup(name);
+    return s->names[s->count] && ++s->count;
+}
+
+/* ---- Asking ----------------------------------------------------------------------------- */
+
+static bool ask(struct snib__redis *r, struct snib__search *s, const struct snib__call *call,
+                const struct snib__command *command)
+{
+    bool asked = snib__node_ask(&r->node, call, command);
+    s->under_way += asked;
+    return asked;
+}
+
+static bool ask_evict(struct snib__redis *r, struct snib__search *s, bool by_text)
+{
+    struct snib__command command;
+    struct snib__call call = snib__node_call(&r->node, SNIB__CALL_EVICT, s);
+    struct snib__wish wish = snib__wish_for(r, s->query->name, "");
+    wish.token = s->query->token;
+    wish.by_text = call.by_text = by_text;
+    r->layout->evict(&command, &wish);
+    return ask(r, s, &call, &command);
+}
+
+static bool ask_scan(struct snib__redis *r, struct snib__search *s, const char *cursor)
+{
+    struct snib__command command;
+    char pattern[2 * SNIB__KEY_MAX];
+    struct snib__call call = snib__node_call(&r->node, SNIB__CALL_SCAN, s);
+    r->layout->pattern(pattern, r->settings.prefix, s->query->name);
+    snprintf(s->cursor, sizeof s->cursor, "%s", cursor);
+    snib__command_words(&command, "SCAN", s->cursor, "MATCH", pattern, "COUNT", "500",
+                        (char *)NULL);
+    s->scans++;
+    return ask(r, s, &call, &command);
+}
+
+static bool ask_inspect(struct snib__redis *r, struct snib__search *s, const char *name)
+{
+    struct snib__command command;
+    struct snib__call call = snib__node_call(&r->node, SNIB__CALL_INSPECT, s);
+    struct snib__wish wish = snib__wish_for(r, name, "");
+    r->layout->inspect(&command, &wish);
+    return ask(r, s, &call, &command);
+}
+
+/* Ask for more names, or end when nothing is under way. */
+static void go_on(struct snib__redis *r, struct snib__search *s)
+{
+    while (s->code == 0 && s->under_way < TOGETHER && s->asked < s->count) {
+        if (!ask_inspect(r, s, s->names[s->asked])) {
+            fail(r, s, SNIB_ENOMEM, 0, "out of memory");
+            break;
+        }
+        s->asked++;
+    }
+    if (s->under_way == 0) {
+        end(s);
+    }
+}
+
+/* ---- Replies ---------------------------------------------------------------------------- */
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* SCAN may show a key twice. */
+static void sort_names(struct snib__search *s)
+{
+    size_t kept = 0;
+    if (s->count > 1) {
+        qsort(s->names, s->count, sizeof(char *), by_text);
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        if (kept > 0 && strcmp(s->names[kept - 1], s->names[i]) == 0) {
+            free(s->names[i]);
+        } else {
+            s->names[kept++] = s->names[i];
+        }
+    }
+    s->count = kept;
+}
+
+static void add_names(struct snib__redis *r, struct snib__search *s, const struct snib__reply *keys)
+{
+    char name[SNIB__KEY_MAX];
+    for (size_t i = 0; s->code == 0 && i < keys->count; i++) {
+        if (!r->layout->name_of(name, r->settings.prefix, snib__reply_text(keys, i))) {
+            continue; /* a server may show whatever it likes */
+        }
+        if (s->count >= NAMES_MOST) {
+            fail(r, s, SNIB_EPROTO, 0, "more names than a list can have: ask for a prefix");
+        } else if (!add_name(s, name)) {
+            fail(r, s, SNIB_ENOMEM, 0, "out of memory");
+        }
+    }
+}
+
+static void on_scan(struct snib__redis *r, struct snib__search *s, const struct snib__reply *reply)
+{
+    s->cursor[0] = '\0';
+    if (reply->type != REDIS_REPLY_ARRAY || reply->count != 2) {
+        fail(r, s, SNIB_EPROTO, 0, "the server answered something else than was asked");
+    } else {
+        add_names(r, s, reply->items[1]);
+    }
+    const char *cursor = snib__reply_text(reply, 0);
+    if (s->code == 0 && cursor[0] && strcmp(cursor, "0") != 0) {
+        if (s->scans >= SCANS_MOST) {
+            fail(r, s, SNIB_EPROTO, 0, "the server's SCAN does not come to an end");
+        } else if (ask_scan(r, s, cursor)) {
+            return;
+        } else {
+            fail(r, s, SNIB_ENOMEM, 0, "out of memory");
+        }
+    }
+    sort_names(s);
+    go_on(r, s);
+}
+
+static void show(void *arg, const snib_seen *seen)
+{
+    snib__seen(arg, seen);
+}
+
+static void on_inspect(struct snib__redis *r, struct snib__search *s,
+                       const struct snib__reply *reply)
+{
+    const char *name = s->names[s->answered++];
+    if (!r->layout->show(reply, name, &r->node.clock, show, s->query)) {
+        fail(r, s, SNIB_ENOMEM, 0, "out of memory");
+    }
+}
+
+static void on_evict(struct snib__redis *r, struct snib__search *s, const struct snib__reply *reply)
+{
+    struct snib__layout_answer answer;
+    if (!r->layout->answer(&answer, reply) || answer.word != SNIB__ANSWER_GONE) {
+        fail(r, s, SNIB_ELOST, 0, "nobody holds it with that token");
+    }
+}
+
+static void on_error(struct snib__redis *r, struct snib__search *s, const struct snib__call *call,
+                     const char *text)
+{
+    struct snib__error error = snib__error_read(text);
+    if (error.kind == SNIB__ERROR_NO_SCRIPT && !call->by_text && ask_evict(r, s, true)) {
+        return;
+    }
+    if (error.kind == SNIB__ERROR_KIND && call->kind == SNIB__CALL_INSPECT && s->query->prefix) {
+        s->answered++; /* somebody else's key under our prefix */
+        return;
+    }
+    if (error.kind == SNIB__ERROR_MOVED) {
+        snib__node_retire(&r->node, text);
+    }
+    fail(r, s, error.code, 0,
+         error.kind == SNIB__ERROR_KIND ? "the key of this name is not a lock of snib" : text);
+}
+
+void snib__queries_reply(struct snib__redis *r, struct snib__call *call,
+                         const struct snib__reply *reply)
+{
+    struct snib__search *s = call->subject;
+    if (!s) {
+        return;
+    }
+    s->under_way--;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        on_error(r, s, call, reply->text);
+    } else if (call->kind == SNIB__CALL_EVICT) {
+        on_evict(r, s, reply);
+    } else if (call->kind == SNIB__CALL_SCAN) {
+        on_scan(r, s, reply);
+        return;
+    } else {
+        on_inspect(r, s, reply);
+    }
+    go_on(r, s);
+}
+
+/* ---- Calls that were lost --------------------------------------------------------------- */
+
+static void ask_again(struct snib__redis *r, struct snib__search *s)
+{
+    char cursor[sizeof s->cursor];
+    s->cut = false;
+    s->repeated = true;
+    s->asked = s->answered;
+    strcpy(cursor, s->cursor);
+    if (cursor[0]) {
+        if (ask_scan(r, s, cursor)) {
+            return; /* no name is asked for before all of them are known */
+        }
+        fail(r, s, SNIB_ENOMEM, 0, "out of memory");
+    }
+    go_on(r, s);
+}
+
+static int code_of(const struct snib__redis *r, enum snib__loss how)
+{
+    switch (how) {
+    case SNIB__LOSS_UNREACHED:
+        return SNIB_EUNREACH;
+    case SNIB__LOSS_DENIED:
+        return r->node.greeting.error.code;
+    case SNIB__LOSS_ALIEN:
+        return SNIB_EPROTO;
+    default:
+        return SNIB_EUNKNOWN;
+    }
+}
+
+void snib__queries_lost(struct snib__redis *r, struct snib__call *call, enum snib__loss how)
+{
+    struct snib__search *s = call->subject;
+    bool may_repeat = how == SNIB__LOSS_CUT || how == SNIB__LOSS_UNSENT;
+    call->subject = NULL;
+    s->under_way--;
+    if (may_repeat && !s->repeated && call->kind != SNIB__CALL_EVICT) {
+        s->cut = true;
+    } else {
+        fail(r, s, code_of(r, how), r->node.connection.sys, snib__node_why(&r->node, how));
+    }
+    if (s->under_way == 0 && s->cut) {
+        ask_again(r, s);
+    } else if (s->under_way == 0) {
+        end(s);
+    }
+}
+
+/* ---- Submitting ------------------------------------------------------------------------- */
+
+static void submit(struct snib__query *query, bool evict)
+{
+    struct snib__redis *r = snib__redis_of(query->session);
+    struct snib__search *s = query->state;
+    bool idle = snib__node_idle(&r->node);
+    bool asked;
+    s->query = query;
+    snib__list_append(&r->searches, &s->in_session);
+    if (evict) {
+        asked = ask_evict(r, s, false);
+    } else if (query->prefix) {
+        asked = ask_scan(r, s, "0");
+    } else {
+        asked = add_name(s, query->name);
+    }
+    if (!asked) {
+        fail(r, s, SNIB_ENOMEM, 0, "out of memory");
+    }
+    go_on(r, s); /* also ends it when nothing could be asked */
+    if (idle) {
+        snib__node_flush(&r->node);
+    }
+}
+
+void snib__queries_inspect(struct snib__query *query)
+{
+    submit(query, false);
+}
+
+void snib__queries_evict(struct snib__query *query)
+{
+    submit(query, true);
+}
+
+void snib__queries_close(struct snib__redis *r)
+{
+    while (!snib__list_empty(&r->searches)) {
+        struct snib__search *s = SNIB__OF(r->searches.after, struct snib__search, in_session);
+        fail(r, s, SNIB_ECANCELED, 0, "closed");
+        end(s);
+    }
+}

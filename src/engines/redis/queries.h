@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_REDIS_QUERIES_H
+#define SNIB_REDIS_QUERIES_H
+
+#include "engines/redis/session.h"
+
+/* The engine's part of a query: inspect, list or evict. */
+struct snib__search {
+    struct snib__query *query;
+    struct snib__list in_session;
+    char **names;
+    size_t count, room;
+    size_t asked, answered; /* of the names */
+    char cursor[24];        /* of the SCAN that is under way; "" for none */
+    unsigned scans;
+    unsigned under_way;
+    bool cut;      /* some of what was asked was lost with a connection */
+    bool repeated; /* and asked for again, once */
+    int code, sys;
+    char why[520];
+};
+
+void snib__queries_inspect(struct snib__query *);
+void snib__queries_evict(struct snib__query *);
+void snib__queries_reply(struct snib__redis *, struct snib__call *, const struct snib__reply *);
+void snib__queries_lost(struct snib__redis *, struct snib__call *, enum snib__loss);
+void snib__queries_close(struct snib__redis *); /* ends all of them */
+
+#endif

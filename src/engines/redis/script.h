@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_REDIS_SCRIPT_H
+#define SNIB_REDIS_SCRIPT_H
+
+#include <stddef.h>
+
+/* A script as tools/embed-scripts leaves it. The text has no terminating zero. */
+struct snib__script {
+    char sha1[41];
+    const char *text;
+    size_t size;
+};
+
+/* scripts/native/ */
+extern const struct snib__script snib__native_attempt_script;
+extern const struct snib__script snib__native_renew_script;
+extern const struct snib__script snib__native_release_script;
+extern const struct snib__script snib__native_evict_script;
+
+#endif

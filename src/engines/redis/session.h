@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_REDIS_SESSION_H
+#define SNIB_REDIS_SESSION_H
+
+/*
+ * A session of the Redis engine: a node, a layout, and who wants something of them.
+ *
+ *   bid      the engine's part of a claim
+ *   line     the bids that wait
+ *   debt     something to be released at the server that is nobody's any more
+ *   search   the engine's part of a query
+ */
+
+#include "base/list.h"
+#include "base/table.h"
+#include "engines/redis/layout.h"
+#include "engines/redis/node.h"
+
+/* The rows of the parameter table in engine.c. */
+enum {
+    SNIB__REDIS_DB,
+    SNIB__REDIS_PREFIX,
+    SNIB__REDIS_NAME,
+    SNIB__REDIS_PASSFILE,
+    SNIB__REDIS_EVICTION,
+    SNIB__REDIS_QUARANTINE,
+    SNIB__REDIS_STATE,
+    SNIB__REDIS_RETENTION,
+    SNIB__REDIS_PASSING,
+    SNIB__REDIS_PARAMS
+};
+
+/* What a call is about: whose subject it has. */
+enum snib__call_kind {
+    SNIB__CALL_ATTEMPT, /* these three: a bid */
+    SNIB__CALL_RENEW,
+    SNIB__CALL_RELEASE,
+    SNIB__CALL_DEBT,  /* a debt */
+    SNIB__CALL_EVICT, /* these three: a search */
+    SNIB__CALL_SCAN,
+    SNIB__CALL_INSPECT,
+    SNIB__CALL_EXAMINE /* an examination */
+};
+
+enum snib__bid_phase {
+    SNIB__BID_IDLE,     /* the core decides what comes next */
+    SNIB__BID_ASKED,    /* an attempt is under way */
+    SNIB__BID_WANTS,    /* busy, and an inbox is needed to stand in line */
+    SNIB__BID_QUEUED,   /* the server has our place */
+    SNIB__BID_HELD,     /* the core was told so */
+    SNIB__BID_RELEASING /* the release is under way; nothing else is sent any more */
+};
+
+/* The engine's part of a claim. */
+struct snib__bid {
+    struct snib__claim *claim;
+    struct snib__entry by_owner;
+    struct snib__list in_line;  /* only while `waits` */
+    struct snib__instant asked; /* a grant by message counts from here; 0: never asked */
+    int64_t queued_ms;          /* the server's time when it last said that we stand in line */
+    int64_t recheck_ns;
+    int64_t loose_ms; /* an attempt may still reach the server until then, by its clock; 0: none */
+    unsigned char phase;
+    unsigned char life;   /* how often the engine itself gave it back: part of the id */
+    unsigned char rounds; /* answers "unfinished" since the last other one */
+    bool known;           /* by its owner's id */
+    bool waits;           /* in the line */
+    bool sent;            /* the server may have heard of it */
+    bool was_held;        /* when its release was asked for */
+    bool renewing;        /* one of the calls under way is a renewal */
+    unsigned under_way;   /* calls that name it */
+};
+
+/* Those that stand in line, or want to. */
+struct snib__line {
+    struct snib__list bids;
+    size_t count;
+    int64_t tick_ns; /* when the first of them wants to ask again */
+};
+
+struct snib__redis {
+    struct snib__session *session;
+    const struct snib__layout *layout;
+    struct snib__node_settings settings;
+    struct snib__node node;
+    char *password; /* "" for none */
+    char database[12];
+    struct snib__table bids; /* those that messages may be for, by owner id */
+    struct snib__line line;
+    struct snib__list debts;
+    struct snib__list searches; /* queries under way */
+    struct snib__list examinations;
+};
+
+static inline struct snib__redis *snib__redis_of(const struct snib__session *session)
+{
+    return session->state;
+}
+
+/* What every wish of this session has. */
+static inline struct snib__wish snib__wish_for(const struct snib__redis *r, const char *name,
+                                               const char *id)
+{
+    return (struct snib__wish){
+        .prefix = r->settings.prefix,
+        .name = name,
+        .id = id,
+        .retention_ms = r->session->values[SNIB__REDIS_RETENTION].number,
+    };
+}
+
+#endif

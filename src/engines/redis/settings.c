@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the URL says about the server, and who we are there.
+ */
+#include "engines/redis/settings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PASSWORD_MAX 1024
+
+/* The first line of the file. It must be ours, and nobody else's to read. */
+static int read_passfile(struct snib__redis *r, const char *path, snib_error *err)
+{
+    struct stat about;
+    char line[PASSWORD_MAX + 1];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &about) < 0) {
+        int sys = errno;
+        if (fd >= 0) {
+            close(fd);
+        }
+        return snib__fail(err, SNIB_EDENIED, sys, "redis: passfile %s: %s", path, strerror(sys));
+    }
+    if (!S_ISREG(about.st_mode) || about.st_mode & 077 ||
+        (about.st_uid != geteuid() && about.st_uid != 0)) {
+        close(fd);
+        return snib__fail(err, SNIB_EUNSAFE, 0,
+                          "redis: passfile %s must be a file of yours with mode 0600", path);
+    }
+    ssize_t n = read(fd, line, PASSWORD_MAX);
+    close(fd);
+    line[n > 0 ? n : 0] = '\0';
+    line[strcspn(line, "\r\n")] = '\0';
+    r->password = line[0] ? strdup(line) : NULL;
+    explicit_bzero(line, sizeof line);
+    if (!r->password) {
+        return snib__fail(err, SNIB_EINVAL, 0, "redis: passfile %s has no password", path);
+    }
+    return SNIB_OK;
+}
+
+static int read_password(struct snib__redis *r, snib_error *err)
+{
+    const char *path = r->session->values[SNIB__REDIS_PASSFILE].text;
+    const char *given = r->session->url->password;
+    bool has = given && given[0];
+    if (path && has) {
+        return snib__fail(err, SNIB_EINVAL, 0, "redis: a password in the URL and passfile=");
+    }
+    if (path) {
+        return read_passfile(r, path, err);
+    }
+    r->password = strdup(has ? given : "");
+    return r->password ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
+}
+
+static int read_db(struct snib__redis *r, const char *path, snib_error *err)
+{
+    int64_t number = r->session->values[SNIB__REDIS_DB].number;
+    char *rest;
+    if (path && path[0] == '/' && path[1]) {
+        if (number >= 0) {
+            return snib__fail(err, SNIB_EINVAL, 0, "redis: the database as path and as db=");
+        }
+        number = strtol(path + 1, &rest, 10);
+        if (*rest || number < 0 || number > 65535) {
+            return snib__fail(err, SNIB_EINVAL, 0, "redis: the path must be a database number");
+        }
+    }
+    snprintf(r->database, sizeof r->database, "%d", number > 0 ? (int)number : 0);
+    return SNIB_OK;
+}
+
+static int read_place(struct snib__redis *r, snib_error *err)
+{
+    const struct snib__url *url = r->session->url;
+    if (strcmp(url->scheme, "unix") == 0) {
+        if (url->host_count || !url->path || url->path[0] != '/' || !url->path[1]) {
+            return snib__fail(err, SNIB_EINVAL, 0, "unix: wants a path: unix:///run/redis.sock");
+        }
+        r->settings.address.path = url->path;
+        snprintf(r->settings.where, sizeof r->settings.where, "%.280s", url->path);
+        return read_db(r, NULL, err);
+    }
+    if (url->host_count > 1) {
+        return snib__fail(err, SNIB_EINVAL, 0, "redis: one server, not %zu", url->host_count);
+    }
+    struct snib__address *address = &r->settings.address;
+    address->host = url->host_count ? url->hosts[0].name : "127.0.0.1";
+    address->port = url->host_count && url->hosts[0].port ? url->hosts[0].port : 6379;
+    snprintf(r->settings.where, sizeof r->settings.where, "%.260s:%d", address->host,
+             address->port);
+    return read_db(r, url->path, err);
+}
+
+/* CLIENT SETNAME takes printable ASCII without blanks; the prefix goes into records that are split
+ * at blanks. */
+static int check_texts(const struct snib__session *session, snib_error *err)
+{
+    if (strpbrk(session->values[SNIB__REDIS_PREFIX].text, " \t\r\n\v\f")) {
+        return snib__fail(err, SNIB_EINVAL, 0, "redis: prefix= must not have blanks");
+    }
+    for (const char *p = session->values[SNIB__REDIS_NAME].text; *p; p++) {
+        if (*p < '!' || *p > '~') {
+            return snib__fail(err, SNIB_EINVAL, 0,
+                              "redis: name= takes printable ASCII without blanks");
+        }
+    }
+    return SNIB_OK;
+}
+
+int snib__settings_read(struct snib__redis *r, snib_error *err)
+{
+    const struct snib__session *session = r->session;
+    struct snib__node_settings *s = &r->settings;
+    int rc = check_texts(session, err);
+    rc = rc < 0 ? rc : read_place(r, err);
+    rc = rc < 0 ? rc : read_password(r, err);
+    if (rc == SNIB_OK && session->url->user[0] && !r->password[0]) {
+        rc = snib__fail(err, SNIB_EINVAL, 0,
+                        "redis: a user without a password: USER:PASSWORD@, or passfile=");
+    }
+    s->address.timeout_ms = session->timeout_ms;
+    s->credentials = (struct snib__credentials){
+        .user = session->url->user,
+        .password = r->password,
+        .database = r->database,
+        .name = session->values[SNIB__REDIS_NAME].text,
+    };
+    s->quarantine = (struct snib__quarantine_rule){
+        .off = !session->values[SNIB__REDIS_QUARANTINE].number,
+        .span_ms = session->max_lease_ms * 11 / 10 + 2000,
+        .folder = session->values[SNIB__REDIS_STATE].text,
+        .where = s->where,
+    };
+    s->prefix = session->values[SNIB__REDIS_PREFIX].text;
+    s->may_evict = session->values[SNIB__REDIS_EVICTION].number != 0;
+    return rc;
+}
+
+void snib__settings_free(struct snib__redis *r)
+{
+    if (r->password) {
+        explicit_bzero(r->password, strlen(r->password));
+        free(r->password);
+        r->password = NULL;
+    }
+}
