@@ -279,6 +279,51 @@ TEST(without_quarantine_a_restarted_server_is_used_at_once)
     must_work(client_with("%s&quarantine=no", url));
 }
 
+/* ---- A server that keeps everything ----------------------------------------------------- */
+
+/* Seen with this setting of AOF, killed, and started again with fsync always. */
+static int try_after_a_restart(const char *setting)
+{
+    static const char *const extra[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
+    char url[512];
+    server_redis(&server, extra);
+    redisContext *raw = raw_open(server.port);
+    raw_number(raw, setting);
+    state_url(url, sizeof url);
+    must_work(client_of(url));
+    redisFree(raw);
+    server_kill(&server);
+    server_start(&server);
+    snib *client = client_of(url);
+    int code = try_it(client, "report", NULL);
+    snib_close(client);
+    return code;
+}
+
+TEST(a_server_that_keeps_whatever_it_answered_needs_no_quarantine)
+{
+    CHECK_INT(try_after_a_restart("CONFIG SET appendfsync always"), ==, SNIB_OK);
+}
+
+TEST(a_server_that_was_not_seen_to_keep_it_needs_one)
+{
+    CHECK_INT(try_after_a_restart("CONFIG SET appendfsync everysec"), ==, SNIB_EBUSY);
+}
+
+TEST(the_word_about_a_young_server_is_for_the_first_holder_even_if_a_list_came_first)
+{
+    char url[512];
+    int count = 0;
+    snib_error error = {0};
+    server_redis(&server, NULL);
+    state_url(url, sizeof url);
+    snib *client = client_of(url);
+    CHECK_OK(snib_list(client, "", count_seen, &count, &error), error.message);
+    snib_close(client);
+    must_note(url, "not seen before");
+    must_note(url, NULL);
+}
+
 /* ---- Getting in ------------------------------------------------------------------------- */
 
 TEST(a_unix_socket_is_as_good)

@@ -9,7 +9,9 @@
 -- ARGV[11] who and label
 --
 -- HELD token left tokens now | QUEUED place token left now info | BUSY 0 token left now info
--- | KIND permits now | LATE now | DEAD now
+-- | KIND permits now | LATE now | DEAD now; QUEUED and BUSY may have a 1 behind: ask again at once
+--
+-- A line has 4096 places. Whoever finds it full is told BUSY.
 
 local mode, ttl, inbox, info = ARGV[3], ARGV[5], ARGV[6], ARGV[11]
 local wanted = ARGV[4] + 0
@@ -55,8 +57,14 @@ local answer, place = 'BUSY', 0
 if permits ~= wanted then
     answer = 'KIND'
 elseif inbox ~= '' then
+    --@include sweep_line.lua
     answer = 'QUEUED'
-    if not ticket or call('HEXISTS', key, 't:' .. id) == 0 then
+    if ticket and call('HEXISTS', key, 't:' .. id) == 0 then
+        ticket = nil
+    end
+    if not ticket and w >= 4096 then
+        answer = 'BUSY'
+    elseif not ticket then
         if w == 0 then
             head, tail = 1, 0
         elseif tail - head > 4 * w + 64 then
@@ -67,7 +75,7 @@ elseif inbox ~= '' then
         --@include ticket.lua
         call('HSET', key, 'q:' .. ticket, record, 't:' .. id, format('%d %d', tail, now))
     end
-    place = math.min(ticket - head + 1, w)
+    place = ticket and math.min(ticket - head + 1, w) or 0
 end
 if changed then
     --@include store.lua
@@ -85,4 +93,4 @@ if o ~= '' then
         token, left, who = number + 0, math.min(expiry + 0, now + span) - now, seen[2] or ''
     end
 end
-return { answer, place, token, left, now, who }
+return { answer, place, token, left, now, who, more }

@@ -3,12 +3,14 @@
 -- of it is gaps: number those who are still there anew, from 1. Only smaller numbers are given, in
 -- order, so that none meets one that is still in use.
 
-local all, places, records = call('HGETALL', key), {}, {}
+local all, places, records, came = call('HGETALL', key), {}, {}, {}
 for i = 1, #all, 2 do
-    local number = match(all[i], '^q:(%d+)$')
-    if number then
-        places[#places + 1] = number + 0
-        records[number + 0] = all[i + 1]
+    local sort, name = match(all[i], '^([qt]):(.+)$')
+    if sort == 'q' then
+        places[#places + 1] = name + 0
+        records[name + 0] = all[i + 1]
+    elseif sort == 't' then
+        came[name] = match(all[i + 1], ' (%d+)$')
     end
 end
 table.sort(places)
@@ -18,9 +20,8 @@ for i = 1, #places do
     call('HDEL', key, format('q:%d', places[i]))
     if math.min(over + 0, now + lease) > now then
         w = w + 1
-        local since = match(call('HGET', key, 't:' .. owner) or '', ' (%d+)$') or format('%d', now)
         call('HSET', key, format('q:%d', w), records[places[i]], 't:' .. owner,
-            format('%d %s', w, since))
+            format('%d %s', w, came[owner] or format('%d', now)))
     else
         call('HDEL', key, 't:' .. owner)
     end

@@ -4,7 +4,7 @@
 -- Take it away from whoever holds it with this token, and hand on. Shared holders of one token go
 -- together. They learn of it at their next renewal.
 --
--- ARGV[3] the token. GONE or NONE, with now.
+-- ARGV[3] the token. GONE or NONE, with now; and a 1 behind as in release.
 
 local answer = 'NONE'
 local all = call('HGETALL', key)
@@ -25,4 +25,4 @@ if changed then
     --@include pump.lua
     --@include store.lua
 end
-return { answer, now }
+return { answer, now, more }

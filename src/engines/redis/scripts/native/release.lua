@@ -5,7 +5,8 @@
 --
 -- ARGV[3] until when, in server ms, an attempt of this owner may still arrive: 0 for none can, -1
 -- for nobody knows. Until then the id is remembered as dead and refused.
--- GONE: it was ours | LEFT: was waiting | FREED: done before | NONE: not here; each with now.
+-- GONE: it was ours | LEFT: was waiting | FREED: done before | NONE: not here; each with now, and
+-- with a 1 behind if the line needs another such script.
 
 local loose = ARGV[3] + 0
 local answer = 'NONE'
@@ -43,8 +44,8 @@ if loose > now then
     till = math.max(till, loose)
 end
 
-if changed then
+if changed or (n == 0 and w > 0) then
     --@include pump.lua
     --@include store.lua
 end
-return { answer, now }
+return { answer, now, more }

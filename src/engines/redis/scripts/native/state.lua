@@ -28,5 +28,6 @@ if f[1] then
 end
 
 local changed, granted, spanned, messages = false, nil, 1, nil
+local more -- set: the line needs more work than one script may do
 local holder, entry, about, note -- what hold.lua leaves to store.lua to write
 local last_before, till_before = last, till

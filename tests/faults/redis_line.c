@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Long lines: those who died in them, and how much work one script may do.
+ */
+#include "engines/redis/script.h"
+#include "redis_world.h"
+
+enum { LINE_MOST = 4096, WORK_MOST = 256 };
+
+static struct server server;
+static redisContext *raw;
+
+static void begin(void)
+{
+    server_redis(&server, NULL);
+    raw = raw_open(server.port);
+    freeReplyObject(redisCommand(raw, "SCRIPT LOAD %b", snib__native_attempt_script.text,
+                                 snib__native_attempt_script.size));
+    freeReplyObject(redisCommand(raw, "SCRIPT LOAD %b", snib__native_release_script.text,
+                                 snib__native_release_script.size));
+}
+
+/* Somebody stands in line for `lease_ms`, with this inbox. */
+static void append_waiter(int number, int lease_ms, const char *inbox)
+{
+    CHECK(redisAppendCommand(
+              raw, "EVALSHA %s 1 snib:{report} %032x 3600000 x 0 30000 %s %d 2500 0 1 a",
+              snib__native_attempt_script.sha1, number, inbox, lease_ms) == REDIS_OK);
+}
+
+/* How many of so many answers start with this word. */
+static int count_answers(int count, const char *word)
+{
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        redisReply *reply = NULL;
+        CHECK(redisGetReply(raw, (void **)&reply) == REDIS_OK);
+        CHECK(reply->type == REDIS_REPLY_ARRAY);
+        found += strcmp(reply->element[0]->str, word) == 0;
+        freeReplyObject(reply);
+    }
+    return found;
+}
+
+static void add_waiters(int first, int count, int lease_ms, const char *inbox)
+{
+    enum { AT_ONCE = 256 };
+    for (int done = 0; done < count;) {
+        int part = count - done < AT_ONCE ? count - done : AT_ONCE;
+        for (int i = 0; i < part; i++) {
+            append_waiter(first + done + i, lease_ms, inbox);
+        }
+        (void)count_answers(part, "QUEUED");
+        done += part;
+    }
+}
+
+TEST_LIMIT(safety_44_those_who_died_in_line_go_when_others_come, 60)
+{
+    begin();
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    for (int i = 0; i < 20; i++) {
+        add_waiters(1 + i * 1000, 1000, 1, "nobody");
+        CHECK_INT(raw_state(raw, "report", STATE_WAITERS), <, 600);
+    }
+    CHECK_INT(raw_number(raw, "HLEN snib:{report}"), <, 1300);
+    give(&lease);
+    raw_no_script_failed(raw);
+    snib_close(client);
+}
+
+/* Killed a moment ago: their leases run, and nobody listens. */
+TEST_LIMIT(safety_44_a_full_line_is_full_of_those_who_live, 60)
+{
+    begin();
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    add_waiters(1, 3 * LINE_MOST, 600000, "nobody");
+    CHECK_INT(raw_state(raw, "report", STATE_WAITERS), <, LINE_MOST / 2);
+    give(&lease);
+    snib_close(client);
+}
+
+TEST_LIMIT(safety_44_a_line_has_an_end_and_who_comes_later_tries_now_and_then, 60)
+{
+    begin();
+    redisContext *listener = raw_open(server.port);
+    freeReplyObject(redisCommand(listener, "SUBSCRIBE somebody"));
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    add_waiters(1, LINE_MOST, 600000, "somebody");
+    CHECK_INT(raw_state(raw, "report", STATE_WAITERS), ==, LINE_MOST);
+    append_waiter(LINE_MOST + 1, 600000, "somebody");
+    CHECK_INT(count_answers(1, "BUSY"), ==, 1);
+    append_waiter(1, 600000, "somebody"); /* who is in it asks again */
+    CHECK_INT(count_answers(1, "QUEUED"), ==, 1);
+
+    long long before = raw_calls(raw, "evalsha");
+    snib *late = client_of(url_of(server.port, ""));
+    snib_options options = waiting(1500);
+    snib_lease *none = NULL;
+    CHECK_INT(snib_acquire(&none, late, "report", &options, NULL), ==, SNIB_EBUSY);
+    CHECK_INT(raw_calls(raw, "evalsha") - before, <, 60);
+    snib_close(late);
+    give(&lease);
+    snib_close(client);
+    redisFree(listener);
+}
+
+/* The dead do not go while they may be alive; so many of them are in front when it is released. */
+TEST_LIMIT(safety_44_one_script_does_not_clear_a_whole_line_and_the_next_goes_on, 60)
+{
+    enum { DEAD = 1000 };
+    begin();
+    struct helper *helpers = helpers_new(1, url_of(server.port, ""), "report");
+    helpers_spawn(helpers, 1);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    add_waiters(1, DEAD, 600000, "nobody");
+    CHECK_INT(raw_state(raw, "report", STATE_WAITERS), ==, DEAD);
+    check_flag_set(&helpers->go);
+    await_line(raw, "report", DEAD + 1);
+
+    /* One of the dead leaves: with the lock held, no more than that is done. Then it is free. */
+    int64_t start = check_now_ns();
+    long long before = raw_calls(raw, "hget");
+    long long scripts = raw_calls(raw, "evalsha");
+    give(&lease);
+    helper_must_hold(helpers);
+    CHECK_INT((check_now_ns() - start) / 1000000, <, check_ms(900)); /* not after a re-check each */
+    long long each = (raw_calls(raw, "hget") - before) / (raw_calls(raw, "evalsha") - scripts);
+    CHECK_INT(each, <=, WORK_MOST + 16);
+    helper_end(helpers);
+    raw_no_script_failed(raw);
+    snib_close(client);
+}
