@@ -273,7 +273,7 @@ static int file_open(struct snib__session *session, snib_error *err)
     if (rc < 0) {
         return snib__fail(err, why.code, why.sys, "file: %s", why.text);
     }
-    session->where = fs->path;
+    session->where = fs->directory.path;
     introduce(fs);
     return 0;
 }
