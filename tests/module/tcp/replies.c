@@ -205,8 +205,12 @@ static bool fits(const struct request *r, char *const w[], int count)
 /* False: not what we speak. */
 bool tcp_reply(struct tcp *t, char *line)
 {
-    char *w[WORDS] = {NULL};
+    char none[1] = "";
+    char *w[WORDS];
     int count = 0;
+    for (int i = 0; i < WORDS; i++) {
+        w[i] = none;
+    }
     for (char *word; count < WORDS && (word = strsep(&line, " ")) != NULL;) {
         w[count++] = word;
     }
