@@ -278,6 +278,18 @@ TEST(the_other_side_hears_that_we_finished)
     tls_hang_up(&plain);
 }
 
+TEST(a_stream_is_started_once_and_needs_no_end_before_that)
+{
+    struct server server;
+    tls_serve(&server, "good.pem", NULL);
+    struct snib__tls *tls = tls_context();
+    struct tls_link link = tls_dial(server.port, tls, "localhost");
+    CHECK_INT(snib__stream_finish(link.stream), ==, SNIB__STREAM_DONE);
+    CHECK_INT(tls_start(&link, check_ms(LONG_MS)), ==, SNIB__STREAM_DONE);
+    CHECK_INT(snib__stream_start(link.stream), ==, SNIB__STREAM_DONE);
+    leave(&link, tls);
+}
+
 TEST(a_renegotiation_is_refused)
 {
     struct server server;

@@ -45,8 +45,8 @@ static const char *misfit(const struct snib__tls_options *options)
 
 TEST(a_good_server_is_trusted_by_name_and_address_in_both_versions)
 {
-    static const char *const hosts[] = {"localhost", "localhost.", "a.lock.example", "127.0.0.1",
-                                        "::1"};
+    static const char *const hosts[] = {"localhost", "localhost.", "a.lock.example",
+                                        "127.0.0.1", "::1",        "::1%lo"};
     for (int v = 0; v < 2; v++) {
         struct server server;
         tls_serve(&server, "good.pem", (const char *const[]){VERSIONS[v], NULL});
@@ -133,6 +133,27 @@ TEST(what_a_certificate_says_cannot_write_on_a_terminal)
     check_refused("hostile.pem", "localhost", "is for evil?[31m?.example");
 }
 
+TEST(a_weak_key_is_refused_in_the_words_of_openssl)
+{
+    struct server server;
+    tls_serve(&server, "weak.pem", (const char *const[]){"tls=1.2", NULL});
+    struct snib__tls *tls = tls_context();
+    check_has(tls_refusal(server.port, tls, "localhost"), "is not trusted: EE certificate key too");
+    snib__tls_close(tls);
+}
+
+TEST(a_name_that_is_too_long_for_a_certificate_is_refused)
+{
+    struct server server;
+    char host[400];
+    memset(host, 'a', sizeof host - 1);
+    host[sizeof host - 1] = '\0';
+    tls_serve(&server, "good.pem", NULL);
+    struct snib__tls *tls = tls_context();
+    check_has(tls_refusal(server.port, tls, host), "is no name that a certificate can be for");
+    snib__tls_close(tls);
+}
+
 TEST(insecure_accepts_any_certificate)
 {
     static const char *const certs[] = {"other.pem", "unknown.pem", "expired.pem"};
@@ -215,6 +236,16 @@ TEST(a_server_that_wants_a_client_certificate_says_so_in_both_versions)
         snib__tls_close(tls);
         server_kill(&server);
     }
+}
+
+TEST(a_server_that_asks_for_a_certificate_and_hangs_up_is_understood)
+{
+    struct server server;
+    tls_serve(&server, "good.pem", (const char *const[]){"hang-up=yes", NULL});
+    struct snib__tls *tls = tls_context();
+    check_has(tls_refusal(server.port, tls, "localhost"),
+              "asked for a client certificate and hung up: give cert= and key=");
+    snib__tls_close(tls);
 }
 
 TEST(a_key_that_everybody_can_read_is_refused)

@@ -2,7 +2,7 @@
  * A private authority, and certificates with one fault each.
  *
  * NAME.pem holds a certificate and its key (mode 0600), NAME.crt only the certificate. All keys
- * are P-256: quick to make, and small on the wire.
+ * but the weak one are P-256: quick to make, and small on the wire.
  */
 #include "tls_peer.h"
 
@@ -26,6 +26,7 @@ struct wish {
     const char *usage;    /* extendedKeyUsage, or NULL */
     int from_day, to_day; /* from today */
     bool authority;
+    bool weak; /* with a key that nobody should trust any more */
 };
 
 static const char *folder;
@@ -85,7 +86,8 @@ static void extend_hostile(X509 *cert)
 static struct identity sign(const struct wish *wish, const struct identity *issuer)
 {
     static long serial = 1;
-    struct identity who = {.cert = X509_new(), .key = EVP_EC_gen("P-256")};
+    struct identity who = {.cert = X509_new(),
+                           .key = wish->weak ? EVP_RSA_gen(1024) : EVP_EC_gen("P-256")};
     if (!who.cert || !who.key) {
         give_up("no memory");
     }
@@ -131,6 +133,7 @@ void make_certificates(const char *where)
         {.name = "future", .alt = here, .from_day = 10, .to_day = 40},
         {.name = "client", .alt = "DNS:me", .usage = "clientAuth", .to_day = 30},
         {.name = "hostile", .to_day = 30},
+        {.name = "weak", .alt = here, .to_day = 30, .weak = true},
     };
     const struct wish unknown = {.name = "unknown", .alt = here, .to_day = 30};
     folder = where;

@@ -2,8 +2,9 @@
  * A TLS server that does what it is told, one process per connection.
  *
  * Options: port=, cert= (with its key), tls=1.1|1.2|1.3 (only that one), ca= (a client must show a
- * certificate that this signed), alpn= (offered), forward= (a port on this host: what comes is
- * passed on to it without TLS, and its answers with). Else it sends back what it gets, but for
+ * certificate that this signed), alpn= (offered), hang-up= (asks for a
+ * certificate, and leaves those without one in silence), forward= (a port on this host: what comes
+ * is passed on to it without TLS, and its answers with). Else it sends back what it gets, but for
  *
  *     !bye           ends in order
  *     !cut           closes the connection without a word of TLS
@@ -76,6 +77,9 @@ static SSL_CTX *make_context(void)
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
     const char *cert = option("cert");
     const char *version = option("tls");
+    if (context) {
+        SSL_CTX_set_security_level(context, 0); /* the client is to refuse what is weak */
+    }
     if (!context || SSL_CTX_use_certificate_chain_file(context, cert) != 1 ||
         SSL_CTX_use_PrivateKey_file(context, cert, SSL_FILETYPE_PEM) != 1) {
         give_up(cert);
@@ -86,11 +90,13 @@ static SSL_CTX *make_context(void)
                                                    : TLS1_3_VERSION;
         SSL_CTX_set_min_proto_version(context, number);
         SSL_CTX_set_max_proto_version(context, number);
-        SSL_CTX_set_cipher_list(context, "DEFAULT:@SECLEVEL=0");
     }
     if (option("ca")) {
         SSL_CTX_load_verify_file(context, option("ca"));
         SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    }
+    if (option("hang-up")) {
+        SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
     }
     if (option("alpn")) {
         SSL_CTX_set_alpn_select_cb(context, on_alpn, NULL);
@@ -166,6 +172,9 @@ static void converse(SSL *ssl, int fd)
     }
     const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
     printf("sni %s\n", name ? name : "(none)");
+    if (option("hang-up") && !SSL_get0_peer_certificate(ssl)) {
+        return;
+    }
     if (option("forward")) {
         forward(ssl, fd, atoi(option("forward")));
         return;
