@@ -341,7 +341,7 @@ TEST(passwords_come_from_the_url_or_a_private_file_and_are_never_shown)
     char path[300], url[600];
     snib_error error = {0};
     server_redis(&server, extra);
-    must_fail(client_of(url_of(server.port, "")), SNIB_EDENIED, "auth");
+    must_fail(client_of(url_of(server.port, "")), SNIB_EDENIED, "passfile=");
     must_work(client_with("redis://:open-sesame@127.0.0.1:%d?quarantine=no", server.port));
     must_work(client_with("redis://default:open-sesame@127.0.0.1:%d?quarantine=no", server.port));
 

@@ -8,7 +8,7 @@
  * Calls go down only; words that go up go through a struct of functions.
  *
  *   engine.c                                          the slots, the loop
- *   handover.c    queries.c    examine.c              who waits; who asks; how is it
+ *   handover.c    queries.c    examine.c findings.c   who waits; who asks; how is it
  *   claims.c      debts.c      bid.c                  attempt, renew, release
  *   layout.c      native*.c    scripts/               what is in the keys
  *   node.c                                            one server
@@ -120,11 +120,13 @@ static void on_message(struct snib__node *node, const char *text)
 static void on_inbox_ready(struct snib__node *node)
 {
     snib__handover_ready(node->owner);
+    snib__examine_inbox(node->owner);
 }
 
 static void on_inbox_failed(struct snib__node *node)
 {
     snib__handover_failed(node->owner);
+    snib__examine_inbox(node->owner);
 }
 
 static const struct snib__node_upcalls node_upcalls = {
@@ -187,7 +189,6 @@ static int64_t keep_time(struct snib__redis *r, int64_t now_ns)
     snib__handover_keep_time(r, now_ns);
     int64_t next_ns = snib__debts_keep_time(r, now_ns, snib__claims_settled);
     next_ns = least(next_ns, snib__node_keep_time(&r->node, now_ns));
-    next_ns = least(next_ns, snib__examine_keep_time(r, now_ns));
     r->session->reconnects = r->node.greetings > 1 ? r->node.greetings - 1 : 0;
     return snib__node_ready(&r->node) ? 0 : least(next_ns, r->line.tick_ns);
 }

@@ -4,16 +4,35 @@
 
 #include "engines/redis/session.h"
 
-/* The engine's part of an examination. */
+/* The engine's part of an examination, and what it found out. */
 struct snib__examination {
     struct snib__query *query;
     struct snib__list in_session;
+    char name[40]; /* of a lock that nobody else has */
+    char channel[160];
+    size_t asked, answered; /* probes */
+    bool met;               /* the greeting was answered: `fitness` is known */
+    struct snib__fitness fitness;
+    int unchecked;     /* sections of INFO that were denied */
+    char denied[160];  /* commands that locks need and this user may not use */
+    char missing[160]; /* ... that only some need */
+    char broken[160];  /* what a lock of our own met; "": it worked */
+    struct snib__instant pinged;
+    int64_t round_trip_ns; /* 0: not measured */
+    bool inbox_known;
+    char inbox_broken[160]; /* "": it works */
+    bool lost;              /* the server, or the way to it */
+    enum snib__loss how;
+    char why[200]; /* also: why it has no time for us now; "": none of that */
 };
 
 void snib__examine(struct snib__query *);
 void snib__examine_reply(struct snib__redis *, struct snib__call *, const struct snib__reply *);
 void snib__examine_lost(struct snib__redis *, struct snib__call *, enum snib__loss);
-int64_t snib__examine_keep_time(struct snib__redis *, int64_t now_ns);
+void snib__examine_inbox(struct snib__redis *); /* it is open, or cannot be opened */
 void snib__examine_close(struct snib__redis *); /* ends all of them */
+
+/* findings.c: tell all that was found. */
+void snib__findings_tell(struct snib__redis *, const struct snib__examination *);
 
 #endif

@@ -9,6 +9,7 @@
  * servers that wait for ever, or hang up, when a long command comes before they have let us in.
  *
  *   AUTH or SELECT refused     nothing else was sent, and nothing is
+ *   no AUTH, and one wanted    the same: whatever was sent is refused
  *   CLIENT SETNAME refused     goes on: a name is for people
  *   INFO denied                goes on; what was not seen is told to the first holder
  *   INFO, TIME failed          nothing is known of this server, and nothing it grants counts
@@ -131,9 +132,21 @@ static void on_info(struct snib__greeting *g, const struct snib__reply *reply)
     }
 }
 
+/* Nothing was asked to let us in, and nothing will be done for us. */
+static bool wants_password(const struct snib__reply *reply)
+{
+    return reply->type == REDIS_REPLY_ERROR && strncmp(reply->text, "NOAUTH", 6) == 0;
+}
+
 void snib__greeting_reply(struct snib__greeting *g, struct snib__connection *c,
                           const struct snib__call *call, const struct snib__reply *reply)
 {
+    if (wants_password(reply)) {
+        g->error = snib__error_read(reply->text);
+        snib__connection_end(c, SNIB__LOSS_DENIED, 0,
+                             "the server wants a password: redis://:PASSWORD@HOST, or passfile=");
+        return;
+    }
     switch ((enum kind)call->kind) {
     case AUTH:
     case SELECT:
