@@ -12,6 +12,16 @@ static int64_t since_ms(int64_t start_ns)
     return (check_now_ns() - start_ns) / 1000000;
 }
 
+/* Grants the first script, and lets the others go. */
+static void grant(struct fake *f, int fd)
+{
+    if (atomic_fetch_add(&f->attempts, 1) == 0) {
+        fake_say(fd, "*5\r\n$4\r\nHELD\r\n:1790000000000001\r\n:30000\r\n:1\r\n:1790000000001\r\n");
+    } else {
+        fake_say(fd, "*2\r\n$4\r\nGONE\r\n:1790000000002\r\n");
+    }
+}
+
 /* ---- Another protocol ------------------------------------------------------------------- */
 
 TEST(a_server_that_speaks_http_is_told_at_once)
@@ -34,6 +44,55 @@ TEST(a_server_that_speaks_http_is_told_at_once)
         CHECK_INT(since_ms(start), <, check_ms(2000));
         snib_close(client);
     }
+}
+
+/* ---- Other versions --------------------------------------------------------------------- */
+
+static void serve_as_an_old_one(struct fake *f, int fd, const redisReply *command)
+{
+    if (fake_is(command, "EVALSHA")) {
+        grant(f, fd);
+    } else if (fake_is(command, "INFO")) {
+        fake_say_bulk(fd, "redis_version:6.0.16\r\nrole:master\r\n");
+    } else {
+        fake_greets(fd, command);
+    }
+}
+
+/* The word that comes with a grant. */
+struct word {
+    atomic_bool there;
+    char text[200];
+};
+
+static void keep_word(const snib_event *event, void *arg)
+{
+    struct word *word = arg;
+    if (event->state == SNIB_HELD) {
+        snprintf(word->text, sizeof word->text, "%s", event->why);
+        atomic_store(&word->there, true);
+    }
+}
+
+static bool has_come(void *arg)
+{
+    return atomic_load(&((struct word *)arg)->there);
+}
+
+TEST(a_server_that_is_older_than_what_is_tested_is_named_to_the_first_holder)
+{
+    struct word word = {.there = false};
+    snib_options options = waiting(PATIENCE_MS);
+    options.on_event = keep_word;
+    options.arg = &word;
+    fake = (struct fake){.answer = serve_as_an_old_one};
+    fake_start(&fake);
+    snib *client = client_of(url_of(fake.port, ""));
+    snib_lease *lease = take(client, "report", &options);
+    CHECK(check_until(has_come, &word, PATIENCE_MS));
+    CHECK(strstr(word.text, "redis 6.0.16") != NULL);
+    give(&lease);
+    snib_close(client);
 }
 
 /* ---- Being let in ----------------------------------------------------------------------- */
@@ -60,16 +119,6 @@ TEST(safety_48_a_refused_password_ends_the_attempt_by_itself)
     CHECK_INT(snib_inspect(client, "report", count_seen, &(int){0}, &error), ==, SNIB_EDENIED);
     CHECK_INT(since_ms(start), <, check_ms(5000));
     snib_close(client);
-}
-
-/* Grants the first script, and lets the others go. */
-static void grant(struct fake *f, int fd)
-{
-    if (atomic_fetch_add(&f->attempts, 1) == 0) {
-        fake_say(fd, "*5\r\n$4\r\nHELD\r\n:1790000000000001\r\n:30000\r\n:1\r\n:1790000000001\r\n");
-    } else {
-        fake_say(fd, "*2\r\n$4\r\nGONE\r\n:1790000000002\r\n");
-    }
 }
 
 /* As KeyDB does: what is long and comes early is an offence. */
