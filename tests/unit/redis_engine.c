@@ -20,6 +20,7 @@ enum { PATIENCE_MS = 10000 };
 /* A claim, and the last that was said about it. */
 struct case_claim {
     struct snib__claim claim;
+    struct snib__bid bid; /* the engine's part of it */
     int answers;
     enum snib__verb verb;
     struct snib__result result;
@@ -123,8 +124,9 @@ static void claim_init(struct case_claim *c, unsigned char owner)
         .label = "",
         .permits = 1,
         .ttl_ms = 30000,
-        .state = calloc(1, snib__engine_redis.claim_size),
+        .state = &c->bid,
     };
+    CHECK_UINT(snib__engine_redis.claim_size, ==, sizeof c->bid);
     memset(c->claim.owner, owner, sizeof c->claim.owner);
 }
 

@@ -71,9 +71,7 @@ static struct listener listeners[NODES];
 static void begin(void)
 {
     for (int i = 0; i < NODES; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "redis%d", i);
-        server_init(&servers[i], name);
+        server_init(&servers[i], i ? "one" : "zero");
         server_redis_prepare(&servers[i], NULL);
         server_start(&servers[i]);
         settings[i] = (struct snib__node_settings){
