@@ -34,7 +34,8 @@
  *       QUEUED: the engine holds our place and will answer again: HELD, or QUEUED with news, or
  *       BUSY for "worth an attempt now", or UNKNOWN. Only if claim->may_queue.
  *       UNKNOWN: sent, no answer. The core attempts again or releases.
- *       FAILED: refused, with a code; nothing left at the engine.
+ *       FAILED: refused, with a code; nothing left at the engine, of earlier attempts either: who
+ *       cannot be sure of that answers UNKNOWN.
  *     Attempts are idempotent: sent twice for one claim, they count once.
  *   renew    ->  HELD (with token, since and lease_ms) | LOST | UNKNOWN | FAILED
  *       Extend where there is a lease, verify where there is none. The token is that of the grant
@@ -303,8 +304,8 @@ void snib__finish(struct snib__query *, int code, int sys, const char *reason);
 bool snib__sleep(struct snib__session *, struct pollfd fds[], size_t n, int64_t until_ns);
 
 /* From any thread, with the mutex or without: whoever sleeps in snib__sleep wakes up, and the next
- * who would does not. Only between open and close, and of use while somebody drives: see `attend`
- * in the session. */
+ * who would does not. Between open and the end of close, and from work until it is joined; of use
+ * while somebody drives: see `attend` in the session. */
 void snib__rouse(struct snib__session *);
 
 /*
@@ -322,7 +323,7 @@ struct snib__work *snib__work_begin(struct snib__session *,
                                     void (*run)(struct snib__work *, void *arg),
                                     void (*drop)(void *arg), void *arg);
 int snib__work_fd(const struct snib__work *);
-bool snib__work_done(const struct snib__work *);
+bool snib__work_done(const struct snib__work *);      /* false as long as `run` runs */
 bool snib__work_abandoned(const struct snib__work *); /* for the thread: nobody wants it now */
 void snib__work_end(struct snib__work *);
 
