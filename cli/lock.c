@@ -15,6 +15,7 @@
 
 #include "clock.h"
 #include "command.h"
+#include "paths.h"
 #include "say.h"
 #include "traits.h"
 
@@ -63,7 +64,10 @@ int lock_open(struct lock *lock, struct options *o)
     const char *shown = snib_url(lock->client);
     client_hide_url(&o->url, shown);
     client_free_url(&o->url);
-    status = traits_check(lock->client, o->require);
+    status = paths_settle(o, shown);
+    if (status == 0) {
+        status = traits_check(lock->client, o->require);
+    }
     if (status == 0 && snib_events(lock->client, &lock->event_fd, &lock->error) < 0) {
         status = status_of(lock, &lock->error);
     }

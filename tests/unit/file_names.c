@@ -135,3 +135,28 @@ TEST(two_names_with_one_hash_are_an_error_that_names_both)
     CHECK(strstr(error.message, "'n//") != NULL);
     snib_close(client);
 }
+
+TEST(a_path_has_one_spelling)
+{
+    static const char *const spelt[][2] = {
+        {"/d/p", "/d/p"},
+        {"/d//p", "/d/p"},
+        {"/d/./p", "/d/p"},
+        {"/d/p/", "/d/p"},
+        {"//d/.//./p//.", "/d/p"},
+        {"/", "/"},
+        {"//", "/"},
+        {"/.", "/"},
+        {"/./", "/"},
+        {"/d/../p", "/d/../p"},
+        {"/.d/p.", "/.d/p."},
+        {"/d/.../p", "/d/.../p"},
+        {"d//p", "d//p"},
+        {"./p/", "./p/"},
+        {"nightly", "nightly"},
+    };
+    for (size_t i = 0; i < sizeof spelt / sizeof spelt[0]; i++) {
+        char room[FILE_NAME_BYTES];
+        CHECK_STR(snib__file_name_canonical(room, spelt[i][0]), spelt[i][1]);
+    }
+}

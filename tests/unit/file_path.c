@@ -178,6 +178,26 @@ TEST(a_directory_is_locked_as_flock_does_it)
     snib_close(client);
 }
 
+TEST(safety_59_a_path_is_one_lock_however_it_is_spelt)
+{
+    char other[320];
+    snib_error error;
+    snib *client = client_here();
+    struct helper *h = holder(job(), SNIB_EXCLUSIVE);
+    snprintf(other, sizeof other, "%s//./job/", check_tmpdir());
+    struct seen seen = inspect(client, other);
+    CHECK_INT(seen.holders, ==, 1);
+    CHECK_STR(seen.all[0].label, "helper"); /* not a stranger that has flock */
+    CHECK_STR(seen.all[0].name, job());
+    struct helper *w = waiter(client, other, SNIB_EXCLUSIVE);
+    CHECK_INT(inspect(client, job()).waiters, ==, 1);
+    CHECK_INT(snib_break(client, other, h->token, &error), ==, SNIB_EBUSY); /* does not listen */
+    let_go(h);
+    must_come_at_once(w);
+    let_go(w);
+    snib_close(client);
+}
+
 TEST(a_link_is_followed_as_flock_does_it)
 {
     need_flock();

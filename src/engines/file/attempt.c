@@ -118,7 +118,7 @@ static void behind_flock(struct file_claim *c)
 static void granted(struct file_claim *c)
 {
     struct failure why;
-    const char *name = c->claim->name;
+    const char *name = c->lock->file.name;
     if (!snib__file_name_is_path(name)) {
         held(c);
         return;
@@ -147,7 +147,7 @@ static void flock_again(struct snib__timer *timer)
         start(c);
         return;
     }
-    switch (snib__file_path_lock(&c->path, c->claim->name, c->claim->mode, &why)) {
+    switch (snib__file_path_lock(&c->path, c->lock->file.name, c->claim->mode, &why)) {
     case FLOCKED:
         snib__file_flocking_end(c);
         held(c);

@@ -68,7 +68,8 @@ static bool ask(struct file_session *fs, const struct record *r, uint64_t token)
 static int see(struct inspection *s, const struct snib__query *q, struct failure *why)
 {
     char file_name[FILE_NAME_BYTES];
-    snib__file_name_encode(file_name, q->name);
+    char room[FILE_NAME_BYTES];
+    snib__file_name_encode(file_name, snib__file_name_canonical(room, q->name));
     struct file_session *fs = q->session->state;
     return snib__file_inspection_begin(s, &fs->cache, file_name, why);
 }

@@ -42,7 +42,6 @@
  *   what is free out of order. A counted lock waits for the gate, or its deadline.
  * - A copy of a virtual machine, or of its disk, is another host.
  */
-#include "base/hash.h"
 #include "engines/file/attempt.h"
 #include "engines/file/evict.h"
 #include "engines/file/flocking.h"
@@ -50,6 +49,7 @@
 #include "engines/file/leave.h"
 #include "engines/file/queue.h"
 #include "engines/file/record.h"
+#include "engines/file/space.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ static void verify(struct file_claim *c, struct snib__claim *claim)
     }
     struct failure why;
     if (snib__file_lockfile_check_fully(&c->lock->file, &why) == REPLACED ||
-        !snib__file_path_valid(&c->path, claim->name)) {
+        !snib__file_path_valid(&c->path, c->lock->file.name)) {
         lost.reason = "the lock file was removed or replaced";
         snib__answer(claim, SNIB__RENEW, &lost);
         return;
@@ -203,41 +203,12 @@ static void drive(struct snib__session *session, int64_t until_ns)
 
 /* ---- Open and close --------------------------------------------------------------------- */
 
-static uint32_t space_of(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 ? (uint32_t)st.st_ino : 0;
-}
-
-/* Namespaces have the same numbers on every host; on a network file system the boot id tells
- * them apart. */
-static uint32_t host_number(void)
-{
-    char id[40] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (!file || !fgets(id, sizeof id, file)) {
-        snib__random(id, sizeof id - 1);
-    }
-    if (file) {
-        fclose(file);
-    }
-    return (uint32_t)snib__hash_text(id);
-}
-
 static void introduce(struct file_session *fs)
 {
     struct record *self = &fs->self;
     self->pid = (uint32_t)getpid();
-    self->pid_space = space_of("/proc/self/ns/pid");
-    self->net_space = space_of("/proc/self/ns/net");
-    fs->clock = space_of("/proc/self/ns/time");
-    if (fs->directory.network) {
-        uint32_t host = host_number();
-        self->pid_space ^= host;
-        self->net_space ^= host;
-        fs->clock ^= host;
-    }
-    fs->clock = fold_space(fs->clock);
+    self->pid_space = snib__file_space("pid", fs->directory.network);
+    self->net_space = snib__file_space("net", fs->directory.network);
     snib__random(&self->session, sizeof self->session);
     snib__random(&fs->number, sizeof fs->number);
     snprintf(self->who, sizeof self->who, "%s", fs->session->who);

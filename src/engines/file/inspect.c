@@ -75,16 +75,18 @@ static void inspect_name(struct snib__query *q)
     char file_name[FILE_NAME_BYTES];
     struct inspection s;
     struct failure why = {.code = 0};
-    snib__file_name_encode(file_name, q->name);
+    char room[FILE_NAME_BYTES];
+    const char *name = snib__file_name_canonical(room, q->name);
+    snib__file_name_encode(file_name, name);
     int rc = snib__file_inspection_begin(&s, &fs->cache, file_name, &why);
     if (rc == 0 && s.header.name_length &&
-        (s.header.name_length != strlen(q->name) ||
-         memcmp(s.header.name, q->name, s.header.name_length) != 0)) {
+        (s.header.name_length != strlen(name) ||
+         memcmp(s.header.name, name, s.header.name_length) != 0)) {
         rc = snib__file_fail(&why, SNIB_EKIND, 0, "%.100s/%.180s belongs to another lock",
                              fs->directory.path, file_name);
     }
     if (rc >= 0) {
-        show_all(q, q->name, &s);
+        show_all(q, name, &s);
     }
     snib__file_inspection_end(&s);
     snib__finish(q, rc < 0 ? rc : 0, why.sys, rc < 0 ? why.text : NULL);

@@ -11,6 +11,8 @@ static struct lock *of_file(struct lockfile *f)
 
 struct lock *snib__file_lock_find(struct file_session *fs, const char *name, struct failure *why)
 {
+    char room[FILE_NAME_BYTES];
+    name = snib__file_name_canonical(room, name);
     struct lock *lock = of_file(snib__file_cache_find(&fs->cache, name, why));
     if (lock && !lock->session) { /* new */
         lock->session = fs;

@@ -6,6 +6,8 @@
  * that `ls` can be read, two names never meet, and no name escapes the directory or hides in it.
  * A name too long for that is cut and gets "%~" and a hash in place of its tail; the whole name
  * then stands in the file's header, where it is compared. "%~" cannot come from escaping.
+ *
+ * A name that is a path has many spellings and one lock: it is made canonical before.
  */
 #include "engines/file/names.h"
 
@@ -114,4 +116,27 @@ int snib__file_name_decode(char out[FILE_NAME_BYTES], const char *file_name)
     }
     snib__file_name_encode(again, out);
     return strcmp(again, file_name) == 0 ? 0 : -1;
+}
+
+const char *snib__file_name_canonical(char room[FILE_NAME_BYTES], const char *name)
+{
+    char *out = room;
+    if (!snib__file_name_is_path(name)) {
+        return name;
+    }
+    while (*name) {
+        const char *part = name + strspn(name, "/");
+        size_t length = strcspn(part, "/");
+        name = part + length;
+        if (length > 0 && !(length == 1 && part[0] == '.')) {
+            *out++ = '/';
+            memcpy(out, part, length);
+            out += length;
+        }
+    }
+    if (out == room) {
+        *out++ = '/';
+    }
+    *out = '\0';
+    return room;
 }

@@ -16,4 +16,9 @@ static inline bool snib__file_name_is_path(const char *name)
     return name[0] == '/';
 }
 
+/* The one spelling of a name that is a path, in `room`: without empty and "." parts, and without a
+ * slash at its end. Links and ".." are left alone, because what they mean can change. Any other
+ * name as it is. */
+const char *snib__file_name_canonical(char room[FILE_NAME_BYTES], const char *name);
+
 #endif

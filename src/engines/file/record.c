@@ -10,6 +10,8 @@
  */
 #include "engines/file/record.h"
 
+#include "engines/file/space.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -93,12 +95,21 @@ static int64_t boot_ms(void)
     return snib__now().boot_ns / SNIB__MS;
 }
 
+/* Asked for by those who call or wait; a lock without contention does not pay for it. */
+static uint32_t own_clock(struct file_session *fs)
+{
+    if (fs->clock == 0) {
+        fs->clock = fold_space(snib__file_space("time", fs->directory.network));
+    }
+    return fs->clock;
+}
+
 /* When it was called by our clock; -1: we have not seen that yet. Times of another clock cannot
  * be compared with ours, so what counts then is when we first saw the call. */
 static int64_t called_ms(const struct lock *lock, const struct record *r)
 {
     struct rung_time at = rung_time_of(r->rung_at);
-    if (at.clock == lock->session->clock) {
+    if (at.clock == own_clock(lock->session)) {
         return at.ms;
     }
     for (size_t i = 0; i < CALLS_MAX; i++) {
@@ -126,7 +137,7 @@ void snib__file_record_mark_rung(struct lock *lock, uint32_t index, struct recor
         return;
     }
     r->rung_order = r->order;
-    r->rung_at = rung_at((struct rung_time){.clock = lock->session->clock, .ms = boot_ms()});
+    r->rung_at = rung_at((struct rung_time){.clock = own_clock(lock->session), .ms = boot_ms()});
     (void)snib__file_lockfile_write(&lock->file, &r->rung_order,
                                     sizeof r->rung_order + sizeof r->rung_at,
                                     record_at(index) + (off_t)offsetof(struct record, rung_order));

@@ -32,7 +32,7 @@ struct file_session {
     struct record self;         /* what all records of this session have in common, */
     struct record draft;        /* and one of them */
     struct snib__result held;   /* an answer, likewise */
-    uint32_t clock;             /* folded: our time namespace */
+    uint32_t clock;             /* our time namespace, folded; 0: not needed yet */
     uint64_t number;            /* of claims: random at first, then counted */
     struct snib__table cookies; /* of claims that can be rung or asked */
     struct snib__list outcomes; /* claims with something to say */

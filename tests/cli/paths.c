@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names that are paths, in several spellings: one lock, whose run waits neither for itself nor for
+ * the run around it. */
+#include "capture.h"
+#include "stage.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static char spelt[4][300];
+
+static void spell(void)
+{
+    const char *folder = check_tmpdir();
+    snprintf(spelt[0], sizeof spelt[0], "%s/job", folder);
+    snprintf(spelt[1], sizeof spelt[1], "%s//job", folder);
+    snprintf(spelt[2], sizeof spelt[2], "%s/./job", folder);
+    snprintf(spelt[3], sizeof spelt[3], "/%s/.//job/", folder);
+}
+
+TEST(safety_59_a_path_and_its_other_spelling_are_one_lock_given_twice)
+{
+    spell();
+    for (int i = 1; i < 4; i++) {
+        const struct capture *said =
+            capture("run", "-w", "5", "--also", spelt[0], spelt[i], "--", "true");
+        CHECK_INT(said->status, ==, 64);
+        CHECK(strstr(said->err, "is given twice"));
+    }
+}
+
+TEST(safety_59_a_run_inside_a_run_sees_the_same_path_in_another_spelling)
+{
+    spell();
+    for (int i = 1; i < 4; i++) {
+        const struct capture *said =
+            capture("run", spelt[0], "--", STAGE_SNIB, "run", "-w", "5", spelt[i], "--", "true");
+        CHECK_INT(said->status, ==, 64);
+        CHECK(strstr(said->err, "around this one"));
+        said = capture("run", spelt[i], "--", STAGE_SNIB, "run", "-w", "5", spelt[0], "--", "true");
+        CHECK_INT(said->status, ==, 64);
+        CHECK(strstr(said->err, "around this one"));
+    }
+}
