@@ -44,6 +44,7 @@
  */
 #include "engines/file/attempt.h"
 #include "engines/file/evict.h"
+#include "engines/file/examine.h"
 #include "engines/file/flocking.h"
 #include "engines/file/inspect.h"
 #include "engines/file/leave.h"
@@ -270,14 +271,6 @@ static void file_close(struct snib__session *session)
     memset(fs, 0, sizeof *fs);
 }
 
-static void examine(struct snib__query *query)
-{
-    struct file_session *fs = query->session->state;
-    snib_finding finding = {.verdict = SNIB_GOOD, .about = "directory", .text = fs->directory.path};
-    snib__found(query, &finding);
-    snib__finish(query, SNIB_OK, 0, NULL);
-}
-
 const struct snib__engine snib__engine_file = {
     .abi = SNIB__ENGINE_ABI,
     .scheme = "file",
@@ -300,5 +293,5 @@ const struct snib__engine snib__engine_file = {
     .drive = drive,
     .inspect = snib__file_inspect,
     .evict = snib__file_evict,
-    .examine = examine,
+    .examine = snib__file_examine,
 };

@@ -25,7 +25,7 @@
 
 /* Each of them plus or minus a quarter. */
 #define CHECK_MS 1760 /* what was missed is found within 2.2 s */
-#define BLIND_MS 250  /* somebody we wait for cannot be watched, or is on another host */
+#define BLIND_MS 200  /* somebody we wait for cannot be watched, or is on another host */
 #define RUNG_MS 1340  /* never less than it takes to count as stalled */
 
 #define GATE_LIMIT_MS 50      /* a try gives up after that long before a closed gate, */
