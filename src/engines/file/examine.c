@@ -3,8 +3,9 @@
  * The examination for `snib doctor`: one finding for each thing that decides what is promised here.
  *
  * Answered at once. What makes a directory unfit is refused when it is opened, so most of what is
- * found here is good; warnings are about what works today and may surprise tomorrow. The trial
- * locks a file that has no name, so nobody can meet it, and nothing of it is left.
+ * found here is good; warnings are about what works today and may surprise tomorrow. That a private
+ * directory is for one user alone is as it should be, but has a remedy for who wants more. The
+ * trial locks a file that has no name, so nobody can meet it, and nothing of it is left.
  */
 #include "engines/file/examine.h"
 
@@ -120,7 +121,7 @@ static void examine_users(const struct examination *e)
             "to exclude others, use a directory of a group: ?group=NAME, mode 2770",
             "others can write here, but a lock file of one user is refused by all others but root");
     } else {
-        found(e, SNIB_WARNING, "users",
+        found(e, SNIB_GOOD, "users",
               "to exclude other users too: file:///DIRECTORY?group=NAME, the same for all of them",
               "only processes of user %s exclude each other, and root if it names this directory",
               user_name(user, d->user));
