@@ -137,9 +137,11 @@ static void check_all(struct all *all)
     for (size_t i = 0; all->code == 0 && i < all->n; i++) {
         struct snib__hold *h = all->leases[i]->hold;
         snib__lease_observe(h);
-        if (!snib__hold_valid(h)) {
+        if (h->lost) {
             all->code = snib__fail(&all->error, SNIB_ELOST, 0,
                                    "lock '%s' was lost before all were there", h->line->name);
+        } else if (!snib__hold_valid(h)) {
+            all->code = snib__fail(&all->error, SNIB_ECANCELED, 0, "the client is closed");
         }
     }
 }

@@ -159,7 +159,7 @@ static struct snib__hold *make(snib *client, struct snib__line *line, int mode, 
     };
     h->client = client;
     h->line = line;
-    h->span_ns = h->max_hold_ns = SNIB__NEVER;
+    h->span_ns = h->max_hold_ns = h->own_max_hold_ns = SNIB__NEVER;
     h->timer.fire = on_timer;
     snib__action_init(&h->action, perform);
     snib__list_init(&h->leases);
@@ -194,7 +194,8 @@ struct snib__hold *snib__hold_make(struct snib__request *r)
     h->request = r;
     h->owner = o->owner;
     h->no_renew = (o->flags & SNIB_NO_RENEW) != 0;
-    h->max_hold_ns = o->max_hold_ms ? o->max_hold_ms * SNIB__MS : SNIB__NEVER;
+    h->own_max_hold_ns = o->max_hold_ms ? o->max_hold_ms * SNIB__MS : SNIB__NEVER;
+    snib__max_hold_set(h);
     if (o->wait_ms != 0) {
         h->lined_up = true;
         h->line->asking++;

@@ -59,7 +59,8 @@ struct snib__hold {
     struct snib__instant since; /* of the last answered request; the lease is span_ns from it */
     int64_t span_ns;            /* SNIB__NEVER: no lease */
     int64_t lease_ns;           /* what the engine granted then: span_ns and the drift */
-    int64_t max_hold_ns;        /* SNIB__NEVER: none */
+    int64_t max_hold_ns;        /* counted from `granted`; SNIB__NEVER: none */
+    int64_t own_max_hold_ns;    /* of it, what the user said; NO_RENEW says one ttl besides */
     struct snib__instant renew_tried;
     struct snib__timer timer;
 

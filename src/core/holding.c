@@ -93,19 +93,23 @@ static int ask(snib_lease *lease, int64_t ttl_ms, bool extends, snib_error *err)
 {
     struct snib__hold *h = lease->hold;
     snib *client = h->client;
-    struct snib__verifier v = {.code = SNIB_ELOST, .asked = snib__now(), .extends = extends};
+    struct snib__verifier v = {.extends = extends};
     snib__waiter_init(&v.waiter);
     snib__list_init(&v.link);
     snib__enter(client);
     snib__lease_observe(h);
+    v.code = h->lost ? SNIB_ELOST : SNIB_ESTATE;
     if (snib__hold_valid(h)) {
-        if (ttl_ms > 0) {
-            h->claim.ttl_ms = ttl_ms;
-        }
+        int64_t before_ms = h->claim.ttl_ms;
+        h->claim.ttl_ms = ttl_ms > 0 ? ttl_ms : before_ms;
+        v.asked = snib__now(); /* what was sent before this had the ttl of before */
         snib__list_append(&h->verifiers, &v.link);
         snib__renewal_urge(h);
         snib__settle(client);
         snib__wait(client, &v.waiter);
+        if (v.code == SNIB_EUNKNOWN && h->claim.ttl_ms == ttl_ms) {
+            h->claim.ttl_ms = before_ms; /* it goes on as it was */
+        }
     }
     snib__leave(client);
     snib__waiter_end(&v.waiter);
@@ -113,7 +117,9 @@ static int ask(snib_lease *lease, int64_t ttl_ms, bool extends, snib_error *err)
         return SNIB_OK;
     }
     return snib__fail(err, v.code, 0, "lock '%s': %s", h->line->name,
-                      v.code == SNIB_ELOST ? "no longer ours" : "the engine does not answer");
+                      v.code == SNIB_ELOST    ? "no longer ours"
+                      : v.code == SNIB_ESTATE ? "the client is closed"
+                                              : "the engine does not answer");
 }
 
 int snib_verify(snib_lease *lease, snib_error *err)

@@ -218,15 +218,19 @@ static void verify(struct snib__hold *h, const struct snib__result *result)
     }
 }
 
-/* By hand, where nobody renews: another ttl, from the instant it was asked. */
+/* By hand, where nobody renews: another ttl, from the instant it was asked. What the user's own
+ * maximum has left does not grow by that. */
 static bool extend(struct snib__hold *h, const struct snib__result *result)
 {
     bool extended = false;
     for (struct snib__list *l = h->verifiers.after; l != &h->verifiers; l = l->after) {
         const struct snib__verifier *v = SNIB__OF(l, struct snib__verifier, link);
         if (v->extends && h->no_renew && answers(result, v)) {
+            if (h->own_max_hold_ns != SNIB__NEVER) {
+                h->own_max_hold_ns -= snib__elapsed_ns(h->granted, result->since);
+            }
             h->granted = result->since;
-            h->max_hold_ns = h->claim.ttl_ms * SNIB__MS;
+            snib__max_hold_set(h);
             extended = true;
         }
     }
@@ -234,13 +238,14 @@ static bool extend(struct snib__hold *h, const struct snib__result *result)
 }
 
 /* The engine has kept it, and it goes on from the instant this was asked. */
-static void go_on(struct snib__hold *h, const struct snib__result *result, struct snib__instant now)
+static void go_on(struct snib__hold *h, const struct snib__result *result, struct snib__instant now,
+                  bool by_hand)
 {
     bool good = !snib__silent_too_long(h, now) && !snib__max_hold_near(h, now);
     if (h->stage == SNIB__STAGE_DOUBTFUL && good) {
         h->client->stats.renewals_late++;
         snib__hold_move(h, SNIB__STAGE_HELD);
-        tell_all(h, "the engine answers again");
+        tell_all(h, by_hand ? "renewed by hand" : "the engine answers again");
     } else if (result->reason && h->stage == SNIB__STAGE_HELD) {
         snib__lease_note(h, result->reason);
     }
@@ -266,7 +271,7 @@ void snib__lease_renewed(struct snib__hold *h, const struct snib__result *result
             return;
         }
         if (newer || extended) {
-            go_on(h, result, now);
+            go_on(h, result, now, extended);
         }
     }
     verify(h, result);

@@ -77,10 +77,11 @@ static int check_times(snib_options *o, const snib *client, snib_error *err)
         return snib__fail(err, SNIB_EINVAL, 0, "min_left_ms %lld is more than a ttl of %lld gives",
                           (long long)o->min_left_ms, (long long)o->ttl_ms);
     }
-    if (o->flags & SNIB_NO_RENEW && (!o->max_hold_ms || o->max_hold_ms > o->ttl_ms)) {
-        o->max_hold_ms = o->ttl_ms;
+    int64_t most_ms = o->max_hold_ms;
+    if (o->flags & SNIB_NO_RENEW && (!most_ms || most_ms > o->ttl_ms)) {
+        most_ms = o->ttl_ms;
     }
-    if (o->max_hold_ms && o->min_left_ms > o->max_hold_ms) {
+    if (most_ms && o->min_left_ms > most_ms) {
         return snib__fail(err, SNIB_EINVAL, 0, "min_left_ms is more than max_hold_ms");
     }
     return SNIB_OK;

@@ -182,13 +182,18 @@ int snib_release_async(snib_lease **where, snib_released_fn *done, void *arg, sn
     if (!told) {
         return snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
     }
-    *where = NULL;
     told->releaser.status = SNIB__FREED;
     told->releaser.answered = tell_caller;
     told->done = done;
     told->arg = arg;
     snib__call_init(&told->call, told, run_released);
     snib__enter(client);
+    if (client->caller_stops) { /* nobody is left who would call */
+        snib__leave(client);
+        free(told);
+        return snib__fail(err, SNIB_ESTATE, 0, "the client is closed: use snib_release");
+    }
+    *where = NULL;
     client->refs++;
     if (lease->news) {
         snib__calls_wait(client, lease);
@@ -204,7 +209,7 @@ int snib_release_async(snib_lease **where, snib_released_fn *done, void *arg, sn
 
 /* ---- For a holder that is dead ---------------------------------------------------------- */
 
-#define HANDLE_FORMAT "snib1 %d %u %s %s"
+#define HANDLE_MARK "snib1 "
 
 int snib_handle(const snib_lease *lease, char *out, size_t size, snib_error *err)
 {
@@ -223,7 +228,8 @@ int snib_handle(const snib_lease *lease, char *out, size_t size, snib_error *err
     for (size_t i = 0; i < sizeof claim->owner; i++) {
         snprintf(hex + 2 * i, 3, "%02x", claim->owner[i]);
     }
-    int n = snprintf(out, size, HANDLE_FORMAT, claim->mode, claim->permits, hex, claim->name);
+    int n = snprintf(out, size, HANDLE_MARK "%d %u %s %s", claim->mode, claim->permits, hex,
+                     claim->name);
     if (n < 0 || (size_t)n >= size) {
         return snib__fail(err, SNIB_EINVAL, 0, "a handle needs %d bytes", SNIB_HANDLE_SIZE);
     }
@@ -231,28 +237,42 @@ int snib_handle(const snib_lease *lease, char *out, size_t size, snib_error *err
 }
 
 struct handle {
-    int mode;
-    unsigned permits;
+    unsigned mode, permits;
     unsigned char owner[16];
     const char *name;
 };
 
+/* Digits and the space behind them; NULL: that is not what stands there. */
+static const char *read_number(unsigned *out, const char *text)
+{
+    size_t length = strspn(text, "0123456789");
+    *out = (unsigned)strtoul(text, NULL, 10);
+    return length >= 1 && length <= 4 && text[length] == ' ' ? text + length + 1 : NULL;
+}
+
+static const char *read_owner(unsigned char owner[16], const char *text)
+{
+    if (strspn(text, "0123456789abcdef") != 32 || text[32] != ' ') {
+        return NULL;
+    }
+    for (size_t i = 0; i < 16; i++) {
+        const char pair[3] = {text[2 * i], text[2 * i + 1]};
+        owner[i] = (unsigned char)strtoul(pair, NULL, 16);
+    }
+    return text + 33;
+}
+
+/* The name is all that is left, and may begin with a space. */
 static bool read_handle(struct handle *out, const char *text)
 {
-    int at = 0;
-    char hex[33];
-    if (sscanf(text, "snib1 %d %u %32[0-9a-f] %n", &out->mode, &out->permits, hex, &at) != 3 ||
-        at == 0 || strlen(hex) != 32) {
-        return false;
-    }
-    for (size_t i = 0; i < sizeof out->owner; i++) {
-        unsigned byte;
-        sscanf(hex + 2 * i, "%2x", &byte);
-        out->owner[i] = (unsigned char)byte;
-    }
-    out->name = text + at;
-    return snib__name_check(out->name, NULL) == 0 && out->mode >= SNIB_EXCLUSIVE &&
-           out->mode <= SNIB_COUNTED;
+    const char *at = strncmp(text, HANDLE_MARK, strlen(HANDLE_MARK)) == 0
+                         ? read_number(&out->mode, text + strlen(HANDLE_MARK))
+                         : NULL;
+    at = at ? read_number(&out->permits, at) : NULL;
+    out->name = at ? read_owner(out->owner, at) : NULL;
+    return out->name && snib__name_check(out->name, NULL) == 0 && out->mode <= SNIB_COUNTED &&
+           out->permits >= 1 && out->permits <= 1000 &&
+           (out->mode == SNIB_COUNTED || out->permits == 1);
 }
 
 /* A claim with the dead one's id, and its release. */
@@ -260,7 +280,8 @@ static bool adopt(snib *client, const struct handle *handle, struct snib__releas
 {
     struct snib__line *line = snib__line_get(client, handle->name);
     struct snib__hold *h =
-        line ? snib__hold_adopt(client, line, handle->mode, handle->permits, handle->owner) : NULL;
+        line ? snib__hold_adopt(client, line, (int)handle->mode, handle->permits, handle->owner)
+             : NULL;
     if (!h) {
         if (line) {
             snib__line_put(client, line);

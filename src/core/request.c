@@ -31,29 +31,38 @@ int64_t snib__request_left_ns(const struct snib__request *r, struct snib__instan
     return r->options.wait_ms * SNIB__MS - snib__elapsed_ns(r->started, now);
 }
 
-/* Is it one of us who is in the way: another of this client's, or another client's? */
-static bool held_here(const struct snib__request *r)
+/* Is this client one of those who hold it? */
+static bool held_here(const struct snib__line *line)
 {
-    for (const struct snib__list *l = r->line->holds.after; l != &r->line->holds; l = l->after) {
-        if (SNIB__OF(l, struct snib__hold, in_line)->lease_count > 0) {
+    for (const struct snib__list *l = line->holds.after; l != &line->holds; l = l->after) {
+        if (snib__hold_valid(SNIB__OF(l, struct snib__hold, in_line))) {
             return true;
         }
     }
-    const char *us = r->client->session.who;
-    size_t size = strlen(us);
-    return r->rival.known && strncmp(r->rival.who, us, size) == 0 &&
-           (r->rival.who[size] == '\0' || r->rival.who[size] == ' ');
+    return false;
 }
 
-/* Who holds it, for the caller's error. */
+/* Is the one whom the engine named of this process, be it by another client? */
+static bool is_us(const struct snib__request *r)
+{
+    const char *us = r->client->session.who;
+    const char *who = r->rival.who;
+    size_t size = strlen(us);
+    return strncmp(who, us, size) == 0 && (who[size] == '\0' || who[size] == ' ');
+}
+
+/* Who holds it, for the caller's error. Who waits for itself should read so. */
 static void say_busy(struct snib__request *r)
 {
     const char *scheme = r->client->session.engine->scheme;
     const struct snib__rival *rival = &r->rival;
     bool named = rival->known && rival->who[0];
+    const char *us = named && is_us(r)     ? ", which is this process"
+                     : !held_here(r->line) ? ""
+                     : named               ? ", and by this process"
+                                           : " by this process";
     snib__fail(r->err, SNIB_EBUSY, 0, "%s: lock '%s' is held%s%s%s", scheme, r->line->name,
-               named ? " by " : "", named ? rival->who : "",
-               held_here(r) ? ", which is this process" : "");
+               named ? " by " : "", named ? rival->who : "", us);
     if (r->err && rival->known) {
         r->err->holder_left_ms = rival->left_ms;
         r->err->holder_token = rival->token;
@@ -395,8 +404,9 @@ int snib__request_start(struct snib__request *r)
             return out_of_memory(r);
         }
         snib__line_put(client, r->line);
-        return snib__fail(r->err, SNIB_EINVAL, sys, "stop_fd %d cannot be waited for",
-                          r->options.stop_fd);
+        bool theirs = sys == EBADF || sys == EPERM; /* else there are too many of something */
+        return snib__fail(r->err, theirs ? SNIB_EINVAL : SNIB_ESYS, sys,
+                          "stop_fd %d cannot be waited for", r->options.stop_fd);
     }
     join_line(r);
     return SNIB_OK;

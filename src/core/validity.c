@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long a hold is valid by the clock. Nothing here changes anything but the two numbers that
- * say what was granted.
+ * How long a hold is valid by the clock. Nothing here changes anything but the numbers that say
+ * what was granted, and for how long at most.
  *
  * The lease runs from `since`, the instant before the last answered request was sent, for what
  * the engine granted less 10 % for clocks that differ. Along it:
@@ -41,6 +41,12 @@ void snib__validity_set(struct snib__hold *h, struct snib__instant since, int64_
         h->lease_ns = lease_ms > 0 ? lease_ms * SNIB__MS : 0;
         h->span_ns = h->lease_ns - snib__drift_ns(h->lease_ns);
     }
+}
+
+void snib__max_hold_set(struct snib__hold *h)
+{
+    int64_t ttl_ns = h->no_renew ? h->claim.ttl_ms * SNIB__MS : SNIB__NEVER;
+    h->max_hold_ns = least(h->own_max_hold_ns, ttl_ns);
 }
 
 bool snib__validity_limited(const struct snib__hold *h)

@@ -18,6 +18,7 @@ int64_t snib__drift_ns(int64_t span_ns);
 
 bool snib__validity_limited(const struct snib__hold *); /* does the clock matter to it at all? */
 int64_t snib__validity_left_ns(const struct snib__hold *, struct snib__instant now);
+void snib__max_hold_set(struct snib__hold *); /* by what the user said, and NO_RENEW */
 int64_t snib__max_hold_left_ns(const struct snib__hold *, struct snib__instant now);
 
 /* Of a hold with a lease: the engine has been silent for this long. */
