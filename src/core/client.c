@@ -302,6 +302,22 @@ static void let_go(snib *client)
     snib__waiter_end(&waiter);
 }
 
+/* The time is over. Whoever still waits to hear of a release hears that there is no answer. */
+static void end_releases(snib *client)
+{
+    struct snib__list *all = &client->all_holds;
+    for (struct snib__list *l = all->after; l != all; l = l->after) {
+        struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_client);
+        struct snib__releaser *releaser = h->releaser;
+        if (releaser && h->stage == SNIB__STAGE_RELEASING) {
+            h->releaser = NULL;
+            releaser->status = SNIB__UNKNOWN;
+            strcpy(releaser->name, h->line->name);
+            releaser->answered(client, releaser);
+        }
+    }
+}
+
 static void close_in_child(snib *client)
 {
     if (client->opened) {
@@ -336,6 +352,7 @@ void snib_close(snib *client)
     }
     snib__enter(client);
     let_go(client);
+    end_releases(client);
     snib__keeper_stop(client);
     snib__calls_end(client);
     client->session.engine->close(&client->session);

@@ -79,6 +79,14 @@ TEST(a_module_of_another_version_is_refused)
     refused("otherabi:///x", SNIB_ENOTSUP, "another version of snib");
 }
 
+/* Its text names the file to replace, and what it would have to be. */
+TEST(a_module_of_the_first_version_is_refused)
+{
+    use_modules(TEST_MODULE_DIR);
+    refused("firstabi:///x", SNIB_ENOTSUP, "firstabi.so is of another version of snib");
+    refused("firstabi:///x", SNIB_ENOTSUP, "wants engine ABI");
+}
+
 TEST(a_scheme_without_a_module_is_unknown)
 {
     use_modules(TEST_MODULE_DIR);
