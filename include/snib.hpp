@@ -24,10 +24,13 @@
  * throw and answer a snib::result: a lease or the error. std::bad_alloc is thrown where C++ itself
  * runs out of memory. A std::string with a NUL byte in it is refused, never cut.
  *
- * Functions: on_event and acquire_async take any callable. They run where snib.h says (a thread of
- * the library, or inside dispatch(), which is then called from one thread at a time), live as long
- * as they can be called, and may release, acquire and close. They must not throw: an exception
- * that leaves one ends the program, as in a thread.
+ * Functions: on_event, acquire_async and release_async take any callable. They run where snib.h
+ * says (a thread of the library, or inside dispatch(), which is then called from one thread at a
+ * time), live as long as they can be called, and may release, acquire and close. They must not
+ * throw: an exception that leaves one ends the program, as in a thread.
+ *
+ * A lock as a mutex: snib::mutex has lock(), try_lock() and unlock(), for std::lock_guard,
+ * std::unique_lock and std::scoped_lock. A lease tells more, and is what new code should use.
  *
  * Durations are std::chrono::milliseconds: coarser ones convert, finer ones do not compile,
  * because nothing is rounded.
@@ -37,6 +40,10 @@
  * made; `snib *` remains what snib.h says it is, and both headers can be included in any order.
  */
 
+#if __cplusplus < 201703L
+#error "snib.hpp needs C++17: compile with -std=c++17 or later"
+#endif
+
 #include <snib.h>
 
 #include <chrono>
@@ -45,10 +52,13 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -79,6 +89,7 @@ struct snib {
     class lease;
     class result;
     class client;
+    class mutex;
 
     /* ---- Errors ------------------------------------------------------------------------- */
 
@@ -300,6 +311,14 @@ struct snib {
             return *this;
         }
 
+        /* The wait of a blocking acquire ends with SNIB_ECANCELED when this descriptor, which
+         * stays the caller's, polls readable. -1: nothing ends it. Not for acquire_async. */
+        options &stop_fd(int fd) noexcept
+        {
+            raw_.stop_fd = fd;
+            return *this;
+        }
+
         options &on_event(std::function<void(const event &)> call)
         {
             watcher_ = call ? std::make_shared<watcher>(std::move(call)) : nullptr;
@@ -384,6 +403,24 @@ struct snib {
             return snib_release(&raw, err);
         }
 
+        /* The same without waiting. If this does not throw, it is empty and `done` is called
+         * exactly once, with an error whose code is what release() would have answered: SNIB_OK
+         * if all is well. Throws SNIB_EINVAL for an empty lease, SNIB_ESTATE after the client was
+         * closed; the lease is then still here. */
+        void release_async(std::function<void(const snib::error &)> done)
+        {
+            if (!done) {
+                throw snib::error(SNIB_EINVAL, "no function to call when done");
+            }
+            std::unique_ptr<leaving> leaves(new leaving{std::move(done), watcher_});
+            snib_error why;
+            if (snib_release_async(&raw_, leaving::ended, leaves.get(), &why) < 0) {
+                throw snib::error(why);
+            }
+            (void)leaves.release(); /* leaving::ended has it, and may have had it already */
+            watcher_.reset();
+        }
+
         std::uint64_t token() const noexcept /* the fencing number: pass it on */
         {
             return snib_token(raw_);
@@ -406,7 +443,41 @@ struct snib {
             return milliseconds(snib_left_ms(raw_));
         }
 
-        /* Ask the engine. Throws SNIB_ELOST, SNIB_EUNKNOWN. */
+        /* How long the engine keeps it after the last renewal; 0: no lease. */
+        milliseconds ttl() const noexcept
+        {
+            return milliseconds(snib_ttl_ms(raw_));
+        }
+
+        /* Renew now, for `span` from now on (0: as before): see snib_renew. Throws SNIB_ELOST,
+         * SNIB_EUNKNOWN, SNIB_ENOTSUP, SNIB_EINVAL, SNIB_ESTATE. */
+        void renew(milliseconds span = milliseconds(0))
+        {
+            snib_error raw;
+            if (snib_renew(raw_, span.count(), &raw) < 0) {
+                throw error(raw);
+            }
+        }
+
+        /* The same, as a code. */
+        [[nodiscard]] int renew(std::nothrow_t, milliseconds span = milliseconds(0)) noexcept
+        {
+            return snib_renew(raw_, span.count(), nullptr);
+        }
+
+        /* A secret text with which client::give_back of another process frees this lock after
+         * this process has died. Throws SNIB_ENOTSUP where locks end with their process. */
+        [[nodiscard]] std::string handle() const
+        {
+            char text[SNIB_HANDLE_SIZE];
+            snib_error raw;
+            if (snib_handle(raw_, text, sizeof text, &raw) < 0) {
+                throw error(raw);
+            }
+            return text;
+        }
+
+        /* Ask the engine. Throws SNIB_ELOST, SNIB_EUNKNOWN, SNIB_ESTATE. */
         void verify()
         {
             snib_error raw;
@@ -415,8 +486,8 @@ struct snib {
             }
         }
 
-        /* The same, as SNIB_OK, SNIB_ELOST, SNIB_EUNKNOWN. */
-        int verify(std::nothrow_t) noexcept
+        /* The same, as a code. */
+        [[nodiscard]] int verify(std::nothrow_t) noexcept
         {
             return snib_verify(raw_, nullptr);
         }
@@ -439,6 +510,17 @@ struct snib {
       private:
         friend class client;
 
+        struct leaving {
+            std::function<void(const snib::error &)> done;
+            std::shared_ptr<watcher> watched;
+
+            static void ended(int code, const snib_error *why, void *arg) noexcept
+            {
+                std::unique_ptr<leaving> self(static_cast<leaving *>(arg));
+                self->done(why != nullptr ? snib::error(*why) : snib::error(code));
+            }
+        };
+
         lease(snib_lease *raw, std::shared_ptr<watcher> watched) noexcept
             : raw_(raw), watcher_(std::move(watched))
         {
@@ -450,7 +532,7 @@ struct snib {
 
     /* ---- A lease or an error ------------------------------------------------------------ */
 
-    class result
+    class [[nodiscard]] result
     {
       public:
         result(lease granted) noexcept : lease_(std::move(granted)), error_(SNIB_OK)
@@ -517,6 +599,15 @@ struct snib {
         unsigned permits;
         std::optional<std::chrono::system_clock::time_point> since; /* by the writer's clock */
         std::optional<milliseconds> left; /* empty: unknown; max(): no deadline */
+    };
+
+    enum class verdict : int { good = SNIB_GOOD, warning = SNIB_WARNING, bad = SNIB_BAD };
+
+    /* What an examination found about one thing. */
+    struct finding {
+        snib::verdict verdict;
+        std::string about, text;
+        std::optional<std::string> remedy; /* empty: nothing to do */
     };
 
     /* ---- A client ----------------------------------------------------------------------- */
@@ -587,7 +678,7 @@ struct snib {
 
         /* Wait as the options say: for ever unless told otherwise. Throws SNIB_EBUSY when the wait
          * ran out, and the rest of snib_acquire's errors. */
-        lease acquire(const std::string &name, const options &how = options())
+        [[nodiscard]] lease acquire(const std::string &name, const options &how = options())
         {
             return attempt(name, how.raw(), how).value();
         }
@@ -608,13 +699,10 @@ struct snib {
         }
 
         /* All or none; one lease per name in the order given. */
-        std::vector<lease> acquire_all(const std::vector<std::string> &names,
-                                       const options &how = options())
+        [[nodiscard]] std::vector<lease> acquire_all(const std::vector<std::string> &names,
+                                                     const options &how = options())
         {
-            std::vector<const char *> texts;
-            for (const std::string &name : names) {
-                texts.push_back(checked(name));
-            }
+            std::vector<const char *> texts = texts_of(names);
             std::vector<snib_lease *> granted(names.size());
             std::vector<lease> out;
             out.reserve(names.size()); /* nothing may fail once they are held */
@@ -646,6 +734,31 @@ struct snib {
                 throw snib::error(why);
             }
             (void)waits.release(); /* pending::ended has it, and may have had it already */
+            return out;
+        }
+
+        /* All or none. `done` is called once: with one lease per name in the order given and an
+         * error whose code is SNIB_OK, or with no lease and the error. */
+        snib::ticket
+        acquire_all_async(const std::vector<std::string> &names,
+                          std::function<void(std::vector<lease>, const snib::error &)> done,
+                          const options &how = options())
+        {
+            if (!done) {
+                throw snib::error(SNIB_EINVAL, "no function to call when done");
+            }
+            std::vector<const char *> texts = texts_of(names);
+            std::unique_ptr<pending_all> waits(
+                new pending_all{std::move(done), how.watcher_, std::vector<lease>()});
+            waits->granted.reserve(names.size()); /* nothing may fail once they are held */
+            snib_options raw = how.raw();
+            snib::ticket out = 0;
+            snib_error why;
+            if (snib_acquire_all_async(&out, raw_, texts.data(), texts.size(), &raw,
+                                       pending_all::ended, waits.get(), &why) < 0) {
+                throw snib::error(why);
+            }
+            (void)waits.release();
             return out;
         }
 
@@ -697,12 +810,59 @@ struct snib {
             }
         }
 
+        /* Free a dead process's lock by its lease::handle(). True: it is free now. False: it was
+         * not held any more. Only when nobody acts under that lock: see snib_give_back. */
+        bool give_back(const std::string &handle)
+        {
+            snib_error why;
+            int code = snib_give_back(raw_, checked(handle), &why);
+            if (code < 0 && code != SNIB_ELOST) {
+                throw snib::error(why);
+            }
+            return code == SNIB_OK;
+        }
+
+        /* What decides what this engine promises here and now: see snib_examine. */
+        [[nodiscard]] std::vector<finding> examine()
+        {
+            findings out;
+            snib_error why;
+            if (snib_examine(raw_, findings::keep, &out, &why) < 0) {
+                throw snib::error(why);
+            }
+            if (out.failed) {
+                std::rethrow_exception(out.failed);
+            }
+            return std::move(out.all);
+        }
+
+        /* Counters since the client was opened, and two of the moment. */
+        [[nodiscard]] snib_stats stats() const
+        {
+            snib_stats out = {};
+            out.size = sizeof out;
+            int code = snib_stats_read(raw_, &out);
+            if (code < 0) {
+                throw snib::error(code);
+            }
+            return out;
+        }
+
         ::snib *get() const noexcept /* for the C calls; still ours */
         {
             return raw_;
         }
 
       private:
+        static std::vector<const char *> texts_of(const std::vector<std::string> &names)
+        {
+            std::vector<const char *> texts;
+            for (const std::string &name : names) {
+                texts.push_back(checked(name));
+            }
+            return texts;
+        }
+
         struct pending {
             std::function<void(result)> done;
             std::shared_ptr<watcher> watched;
@@ -714,6 +874,45 @@ struct snib {
                     self->done(result(lease(raw, std::move(self->watched))));
                 } else {
                     self->done(result(snib::error(*why)));
+                }
+            }
+        };
+
+        struct pending_all {
+            std::function<void(std::vector<lease>, const snib::error &)> done;
+            std::shared_ptr<watcher> watched;
+            std::vector<lease> granted;
+
+            static void ended(snib_lease *const leases[], std::size_t n, const snib_error *why,
+                              void *arg) noexcept
+            {
+                std::unique_ptr<pending_all> self(static_cast<pending_all *>(arg));
+                for (std::size_t i = 0; i < n; i++) {
+                    self->granted.push_back(lease(leases[i], self->watched));
+                }
+                self->done(std::move(self->granted),
+                           why != nullptr ? snib::error(*why) : snib::error(SNIB_OK));
+            }
+        };
+
+        struct findings {
+            std::vector<finding> all;
+            std::exception_ptr failed;
+
+            static int keep(const snib_finding *one, void *arg) noexcept
+            {
+                findings *self = static_cast<findings *>(arg);
+                try {
+                    finding copy{
+                        static_cast<snib::verdict>(one->verdict), one->about, one->text, {}};
+                    if (one->remedy != nullptr) {
+                        copy.remedy = one->remedy;
+                    }
+                    self->all.push_back(std::move(copy));
+                    return 0;
+                } catch (...) {
+                    self->failed = std::current_exception();
+                    return 1;
                 }
             }
         };
@@ -780,6 +979,111 @@ struct snib {
         }
 
         ::snib *raw_ = nullptr;
+    };
+
+    /* ---- A mutex ------------------------------------------------------------------------ */
+
+    /*
+     * A lock with the face of std::mutex:
+     *
+     *     snib::mutex mutex(client, "nightly-report");
+     *     std::lock_guard<snib::mutex> guard(mutex);
+     *     work(mutex.held()->token());
+     *
+     * Any number of threads may use one object, each for itself; as with std::mutex, the thread
+     * that locks is the one that unlocks, and a thread that has it must not lock it again. The
+     * client must outlive it.
+     *
+     * What std::mutex does not know: lock() can fail, and a lock can be lost while it is held.
+     * lock() throws snib::error: SNIB_EDEADLK if this thread has it already, SNIB_EBUSY if the
+     * wait of the options ran out, SNIB_ECANCELED if their stop_fd ended it, and what else
+     * snib_acquire answers; std::bad_alloc; then it is not locked. unlock() does not throw. That
+     * the lock had been lost before (SNIB_ELOST), or that the engine did not answer
+     * (SNIB_EUNKNOWN), is told to the function of on_unlock, and to nobody if there is none.
+     */
+    class mutex
+    {
+      public:
+        mutex(client &from, const std::string &name, const options &how = options())
+            : client_(from), name_(name), how_(how)
+        {
+        }
+
+        mutex(const mutex &) = delete;
+        mutex &operator=(const mutex &) = delete;
+
+        /* Before the first lock. Called inside unlock() when that has news; must not throw. */
+        mutex &on_unlock(std::function<void(const snib::error &)> told)
+        {
+            told_ = std::move(told);
+            return *this;
+        }
+
+        void lock()
+        {
+            refuse_twice();
+            keep(client_.acquire(name_, how_));
+        }
+
+        /* False: another has it. Whatever else hinders is thrown, as by lock(). */
+        [[nodiscard]] bool try_lock()
+        {
+            refuse_twice();
+            result tried = client_.try_acquire(name_, how_);
+            if (!tried && tried.error().code() == SNIB_EBUSY) {
+                return false;
+            }
+            keep(std::move(tried).value());
+            return true;
+        }
+
+        void unlock() noexcept
+        {
+            lease mine;
+            {
+                std::lock_guard<std::mutex> inside(guard_);
+                auto found = held_.find(std::this_thread::get_id());
+                if (found == held_.end()) {
+                    return;
+                }
+                mine = std::move(found->second);
+                held_.erase(found);
+            }
+            snib_error why;
+            if (mine.release(&why) < 0 && told_) {
+                told_(snib::error(why));
+            }
+        }
+
+        /* The calling thread's lease: its token, state and time left. nullptr: not locked. */
+        [[nodiscard]] lease *held() noexcept
+        {
+            std::lock_guard<std::mutex> inside(guard_);
+            auto found = held_.find(std::this_thread::get_id());
+            return found != held_.end() ? &found->second : nullptr;
+        }
+
+      private:
+        void refuse_twice()
+        {
+            if (held() != nullptr) {
+                throw snib::error(SNIB_EDEADLK, "this thread has locked it already");
+            }
+        }
+
+        /* By thread: one that lost its lock may still be at work when the next one has it. */
+        void keep(lease granted)
+        {
+            std::lock_guard<std::mutex> inside(guard_);
+            held_[std::this_thread::get_id()] = std::move(granted);
+        }
+
+        client &client_;
+        const std::string name_;
+        const options how_;
+        std::function<void(const snib::error &)> told_;
+        std::mutex guard_;
+        std::map<std::thread::id, lease> held_;
     };
 
     /* ---- The resource's side, for files ------------------------------------------------- */

@@ -188,7 +188,7 @@ CASE(a_client_can_be_moved)
     snib::lease lease = first.acquire("carried");
     snib::client second(std::move(first));
     CHECK(!first && second && second.url() == url);
-    CHECK(thrown([&] { first.acquire("carried"); }) == SNIB_EINVAL);
+    CHECK(thrown([&] { (void)first.acquire("carried"); }) == SNIB_EINVAL);
     CHECK(thrown([&] { first.dispatch(); }) == SNIB_ESTATE);
     first = std::move(second);
     CHECK(first && first.try_acquire("carried").error().code() == SNIB_EBUSY);
@@ -244,7 +244,7 @@ CASE(a_try_does_not_throw_and_names_the_holder)
     CHECK(refused.error().holder_token() == lease.token());
     CHECK(std::string(refused.error().holder()).find("on purpose") != std::string::npos);
     CHECK(thrown([&] { refused.value(); }) == SNIB_EBUSY);
-    CHECK(thrown([&] { other.acquire("busy", snib::options().wait(0ms)); }) == SNIB_EBUSY);
+    CHECK(thrown([&] { (void)other.acquire("busy", snib::options().wait(0ms)); }) == SNIB_EBUSY);
 
     snib::result granted = other.try_acquire("quiet");
     CHECK(granted && granted.error().code() == SNIB_OK && granted.value().token() > 0);
@@ -259,17 +259,17 @@ CASE(a_wait_with_a_limit_ends_with_busy)
     auto start = std::chrono::steady_clock::now();
     CHECK(client.try_acquire_for("long", 50ms).error().code() == SNIB_EBUSY);
     CHECK(std::chrono::steady_clock::now() - start >= 50ms);
-    CHECK(thrown([&] { client.acquire("long", snib::options().wait(1ms)); }) == SNIB_EBUSY);
+    CHECK(thrown([&] { (void)client.acquire("long", snib::options().wait(1ms)); }) == SNIB_EBUSY);
 }
 
 CASE(what_is_out_of_range_is_refused)
 {
     snib::client client(url);
     CHECK(client.try_acquire_for("x", -1ms).error().code() == SNIB_EINVAL);
-    CHECK(thrown([&] { client.acquire("x", snib::options().wait(-1ms)); }) == SNIB_EINVAL);
-    CHECK(thrown([&] { client.acquire("x", snib::options().counted(0)); }) == SNIB_EINVAL);
-    CHECK(thrown([&] { client.acquire(""); }) == SNIB_EINVAL);
-    CHECK(thrown([&] { client.acquire_all({}); }) == SNIB_EINVAL);
+    CHECK(thrown([&] { (void)client.acquire("x", snib::options().wait(-1ms)); }) == SNIB_EINVAL);
+    CHECK(thrown([&] { (void)client.acquire("x", snib::options().counted(0)); }) == SNIB_EINVAL);
+    CHECK(thrown([&] { (void)client.acquire(""); }) == SNIB_EINVAL);
+    CHECK(thrown([&] { (void)client.acquire_all({}); }) == SNIB_EINVAL);
     CHECK(thrown([&] { client.acquire_async("x", nullptr); }) == SNIB_EINVAL);
 }
 
@@ -278,9 +278,9 @@ CASE(a_text_with_a_nul_byte_is_refused_not_cut)
     const std::string text("a\0b", 3);
     snib::client client(url);
     CHECK(thrown([&] { snib::client other(url + text); }) == SNIB_EINVAL);
-    CHECK(thrown([&] { client.acquire(text); }) == SNIB_EINVAL);
+    CHECK(thrown([&] { (void)client.acquire(text); }) == SNIB_EINVAL);
     CHECK(client.try_acquire(text).error().code() == SNIB_EINVAL);
-    CHECK(thrown([&] { client.acquire_all({"a", text}); }) == SNIB_EINVAL);
+    CHECK(thrown([&] { (void)client.acquire_all({"a", text}); }) == SNIB_EINVAL);
     CHECK(thrown([&] { client.acquire_async(text, [](snib::result) {}); }) == SNIB_EINVAL);
     CHECK(thrown([&] { client.inspect(text); }) == SNIB_EINVAL);
     CHECK(thrown([&] { client.list(text); }) == SNIB_EINVAL);
@@ -325,7 +325,7 @@ CASE(options_reach_the_engine)
         CHECK(each.mode == snib::mode::counted && each.place == 0);
         CHECK(each.since && each.left == snib::milliseconds::max());
     }
-    CHECK(thrown([&] { client.acquire("pool", snib::options().counted(4)); }) == SNIB_EKIND);
+    CHECK(thrown([&] { (void)client.acquire("pool", snib::options().counted(4)); }) == SNIB_EKIND);
     snib::lease reader = client.acquire("book", snib::options().shared());
     CHECK(client.try_acquire("book", snib::options().shared()));
     CHECK(client.try_acquire("book", snib::options().exclusive()).error().code() == SNIB_EBUSY);
@@ -351,7 +351,7 @@ CASE(several_names_or_none)
     std::vector<snib::lease> both = client.acquire_all({"right", "left"});
     CHECK(both.size() == 2 && both[0].name() == "right" && both[1].name() == "left");
     CHECK(thrown([&] {
-              client.acquire_all({"middle", "left"}, snib::options().wait(0ms));
+              (void)client.acquire_all({"middle", "left"}, snib::options().wait(0ms));
           }) == SNIB_EBUSY);
     CHECK(is_free("middle"));
     both.clear();
@@ -507,6 +507,179 @@ CASE(a_function_may_close_the_client)
     CHECK(closed.wait() && is_free("closing"));
 }
 
+CASE(several_names_are_granted_by_one_call)
+{
+    snib::client client(url);
+    std::promise<std::vector<snib::lease>> promise;
+    snib::ticket ticket = client.acquire_all_async(
+        {"right", "left"}, [&](std::vector<snib::lease> granted, const snib::error &why) {
+            CHECK(why.code() == SNIB_OK);
+            promise.set_value(std::move(granted));
+        });
+    std::vector<snib::lease> both = promise.get_future().get();
+    CHECK(ticket != 0 && !client.cancel(ticket));
+    CHECK(both.size() == 2 && both[0].name() == "right" && both[1].name() == "left");
+    CHECK(!is_free("left") && !is_free("right"));
+    both.clear();
+    CHECK(is_free("left") && is_free("right"));
+}
+
+CASE(several_names_are_cancelled_by_one_ticket)
+{
+    snib::client client(url), other(url);
+    snib::lease held = other.acquire("right");
+    std::promise<int> code;
+    snib::ticket ticket = client.acquire_all_async(
+        {"right", "left"}, [&](std::vector<snib::lease> granted, const snib::error &why) {
+            code.set_value(granted.empty() ? why.code() : SNIB_OK);
+        });
+    CHECK(client.cancel(ticket) && code.get_future().get() == SNIB_ECANCELED);
+    CHECK(client.try_acquire_for("left", 30s));
+    CHECK(thrown([&] {
+              client.acquire_all_async({"a", "a"}, [](auto, const auto &) {});
+          }) == SNIB_EINVAL);
+    CHECK(thrown([&] { client.acquire_all_async({"a"}, nullptr); }) == SNIB_EINVAL);
+}
+
+CASE(a_release_without_waiting_tells_its_answer)
+{
+    snib::client client(url);
+    auto captured = std::make_shared<int>(0);
+    std::promise<int> code;
+    snib::lease lease = client.acquire("left behind");
+    lease.release_async([&, captured](const snib::error &why) { code.set_value(why.code()); });
+    CHECK(!lease && code.get_future().get() == SNIB_OK && is_free("left behind"));
+    CHECK(thrown([&] { lease.release_async([](const snib::error &) {}); }) == SNIB_EINVAL);
+    lease = client.acquire("left behind");
+    CHECK(thrown([&] { lease.release_async(nullptr); }) == SNIB_EINVAL && lease);
+    client.close();
+    CHECK(thrown([&] { lease.release_async([captured](const snib::error &) {}); }) == SNIB_ESTATE &&
+          lease);
+    CHECK(captured.use_count() == 1);
+}
+
+CASE(a_readable_descriptor_ends_a_wait)
+{
+    snib::client client(url);
+    snib::lease lease = client.acquire("stopped");
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    std::promise<int> code;
+    std::thread waits([&] {
+        code.set_value(
+            thrown([&] { (void)client.acquire("stopped", snib::options().stop_fd(ends[0])); }));
+    });
+    CHECK(write(ends[1], "x", 1) == 1 && code.get_future().get() == SNIB_ECANCELED);
+    waits.join();
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* ---- While holding ---------------------------------------------------------------------- */
+
+CASE(a_lease_is_renewed_by_hand)
+{
+    snib::client client(url);
+    snib::lease lease = client.acquire("renewed", snib::options().no_renew().ttl(20s));
+    snib::milliseconds left = lease.left();
+    std::this_thread::sleep_for(20ms);
+    lease.renew();
+    CHECK(lease.renew(std::nothrow, 40s) == SNIB_OK && lease.left() > left);
+    CHECK(lease.ttl() == 0ms); /* a file lock is no lease */
+    CHECK(thrown([&] { lease.renew(-1ms); }) == SNIB_EINVAL);
+    CHECK(lease.renew(std::nothrow, 1ms) == SNIB_EINVAL);
+    CHECK(thrown([&] { (void)lease.handle(); }) == SNIB_ENOTSUP);
+    lease.release();
+    CHECK(thrown([&] { lease.renew(); }) == SNIB_EINVAL && lease.ttl() == 0ms);
+}
+
+/* ---- A mutex ---------------------------------------------------------------------------- */
+
+CASE(a_guard_of_the_standard_library_holds_the_lock)
+{
+    snib::client client(url);
+    snib::mutex mutex(client, "mutex");
+    CHECK(mutex.held() == nullptr);
+    {
+        std::lock_guard<snib::mutex> guard(mutex);
+        CHECK(mutex.held() != nullptr && mutex.held()->token() > 0 && !is_free("mutex"));
+    }
+    CHECK(mutex.held() == nullptr && is_free("mutex"));
+    std::unique_lock<snib::mutex> later(mutex, std::defer_lock);
+    CHECK(!later && is_free("mutex"));
+    CHECK(later.try_lock() && !is_free("mutex"));
+    later.unlock();
+    CHECK(is_free("mutex"));
+    snib::mutex second(client, "second");
+    std::scoped_lock<snib::mutex, snib::mutex> both(mutex, second);
+    CHECK(!is_free("mutex") && !is_free("second"));
+}
+
+CASE(threads_of_one_mutex_exclude_each_other)
+{
+    snib::client client(url);
+    snib::mutex mutex(client, "turns");
+    int inside = 0, turns = 0; /* not atomic: the lock is what protects them */
+    bool alone = true;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; i++) {
+        threads.emplace_back([&] {
+            for (int j = 0; j < 50; j++) {
+                std::lock_guard<snib::mutex> guard(mutex);
+                alone = alone && ++inside == 1;
+                turns++;
+                inside--;
+            }
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    CHECK(alone && turns == 200 && is_free("turns"));
+}
+
+CASE(a_mutex_says_why_it_does_not_lock)
+{
+    snib::client client(url), other(url);
+    snib::mutex mutex(client, "refused", snib::options().wait(10ms));
+    {
+        snib::lease lease = other.acquire("refused");
+        CHECK(!mutex.try_lock());
+        CHECK(thrown([&] { mutex.lock(); }) == SNIB_EBUSY && mutex.held() == nullptr);
+    }
+    std::lock_guard<snib::mutex> guard(mutex);
+    CHECK(thrown([&] { mutex.lock(); }) == SNIB_EDEADLK);
+    CHECK(thrown([&] { (void)mutex.try_lock(); }) == SNIB_EDEADLK);
+    snib::mutex nameless(client, "");
+    CHECK(thrown([&] { (void)nameless.try_lock(); }) == SNIB_EINVAL);
+    nameless.unlock(); /* nothing to give back */
+}
+
+/* The one who lost it is still at work when the next one comes. */
+CASE(a_mutex_tells_at_the_unlock_that_it_was_lost)
+{
+    snib::client client(url);
+    signal_box lost;
+    std::vector<int> told;
+    snib::mutex mutex(client, "lost", snib::options().max_hold(50ms).on_event([&](const auto &e) {
+        if (e.state() == snib::state::lost) {
+            lost.open();
+        }
+    }));
+    mutex.on_unlock([&](const snib::error &why) { told.push_back(why.code()); });
+    mutex.lock();
+    std::uint64_t token = mutex.held()->token();
+    CHECK(lost.wait());
+    std::uint64_t next = 0;
+    std::thread([&] {
+        std::lock_guard<snib::mutex> guard(mutex);
+        next = mutex.held()->token();
+    }).join();
+    CHECK(next > token && mutex.held()->token() == token);
+    mutex.unlock();
+    CHECK(!told.empty() && told.back() == SNIB_ELOST); /* the next one may have been slow too */
+}
+
 /* ---- See, mend, guard ------------------------------------------------------------------- */
 
 CASE(a_lock_is_broken_by_its_token)
@@ -517,6 +690,34 @@ CASE(a_lock_is_broken_by_its_token)
     CHECK(thrown([&] { other.break_lock("stuck", lease.token()); }) == SNIB_EBUSY);
     CHECK(lease.state() == snib::state::held);
     CHECK(other.has(SNIB_TRAIT_FAIR | SNIB_TRAIT_AT_ONCE) && !other.has(SNIB_TRAIT_LEASED));
+}
+
+CASE(an_examination_has_findings)
+{
+    snib::client client(url);
+    std::vector<snib::finding> all = client.examine();
+    CHECK(!all.empty() && !all[0].about.empty() && !all[0].text.empty());
+    CHECK(all[0].verdict >= snib::verdict::good && all[0].verdict <= snib::verdict::bad);
+}
+
+CASE(the_counters_are_those_of_the_client)
+{
+    snib::client client(url);
+    snib::lease lease = client.acquire("counted");
+    CHECK(!client.try_acquire("counted"));
+    snib_stats stats = client.stats();
+    CHECK(stats.acquired == 1 && stats.busy == 1 && stats.held >= 1 && stats.waiting == 0);
+    client.close();
+    CHECK(thrown([&] { (void)client.stats(); }) == SNIB_EINVAL);
+}
+
+CASE(what_is_not_a_handle_is_thrown)
+{
+    snib::client client(url);
+    CHECK(thrown([&] { client.give_back("nonsense"); }) == SNIB_EINVAL);
+    CHECK(thrown([&] { client.give_back(std::string("a\0b", 3)); }) == SNIB_EINVAL);
+    CHECK(thrown([&] { client.give_back("snib1 0 1 00112233445566778899aabbccddeeff x"); }) ==
+          SNIB_ENOTSUP); /* on file: */
 }
 
 CASE(a_guard_refuses_an_older_token)
