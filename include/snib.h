@@ -254,7 +254,8 @@ typedef void snib_released_fn(int code, const snib_error *err, void *arg);
 /*
  * The same without waiting, and with a word when it is over: if this answers 0, `*lease` is NULL
  * and `done` is called exactly once, like other callbacks (see snib_events); else never, and the
- * lease is still yours, but for ESTATE in another process.
+ * lease is still yours (ESTATE after snib_close: use snib_release), but for ESTATE in another
+ * process.
  */
 SNIB__CHECKED int snib_release_async(snib_lease **lease, snib_released_fn *done, void *arg,
                                      snib_error *err);
