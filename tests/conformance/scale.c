@@ -79,7 +79,7 @@ static int how_many(void)
 TEST_LIMIT(a_client_closes_with_thousands_of_names_held, 90)
 {
     int count = how_many();
-    snib *client = client_here();
+    snib *client = client_at(place_with("timeout=60s")); /* what closing may take */
     snib_lease **leases = calloc((size_t)count, sizeof *leases);
     char name[24];
     CHECK(leases != NULL);
