@@ -13,6 +13,7 @@ struct inherited {
     snib *client;
     snib_lease *lease;
     snib_lease *second;
+    snib_lease *third;
     snib_ticket ticket;
 };
 
@@ -28,6 +29,45 @@ static void never_done(snib_lease *lease, const snib_error *err, void *arg)
     (void)err;
     (void)arg;
     FAIL("a child is called back");
+}
+
+static void never_all_done(snib_lease *const leases[], size_t n, const snib_error *err, void *arg)
+{
+    (void)leases;
+    (void)n;
+    never_done(NULL, err, arg);
+}
+
+static void never_released(int code, const snib_error *err, void *arg)
+{
+    (void)code;
+    never_done(NULL, err, arg);
+}
+
+static int never_found(const snib_finding *finding, void *arg)
+{
+    (void)arg;
+    FAIL("a child finds %s", finding->text);
+}
+
+static void try_newer_calls(struct inherited *had)
+{
+    static const char *const names[] = {"one", "two"};
+    char handle[SNIB_HANDLE_SIZE];
+    snib_ticket ticket;
+    snib_stats stats = {.size = sizeof stats};
+    CHECK_INT(
+        snib_acquire_all_async(&ticket, had->client, names, 2, NULL, never_all_done, NULL, NULL),
+        ==, SNIB_ESTATE);
+    CHECK_INT(snib_renew(had->lease, 0, NULL), ==, SNIB_ESTATE);
+    CHECK_INT(snib_ttl_ms(had->lease), ==, 0);
+    CHECK_INT(snib_handle(had->lease, handle, sizeof handle, NULL), ==, SNIB_ESTATE);
+    CHECK_INT(snib_give_back(had->client, "snib1 0 1 00112233445566778899aabbccddeeff x", NULL), ==,
+              SNIB_ESTATE);
+    CHECK_INT(snib_examine(had->client, never_found, NULL, NULL), ==, SNIB_ESTATE);
+    CHECK_INT(snib_stats_read(had->client, &stats), ==, SNIB_ESTATE);
+    CHECK_INT(snib_release_async(&had->third, never_released, NULL, NULL), ==, SNIB_ESTATE);
+    CHECK(had->third == NULL);
 }
 
 static void try_every_call(void *arg)
@@ -51,6 +91,7 @@ static void try_every_call(void *arg)
     CHECK_INT(snib_break(had->client, "report", 1, NULL), ==, SNIB_ESTATE);
     CHECK_INT(snib_verify(had->lease, NULL), ==, SNIB_ESTATE);
     CHECK_INT(snib_fd(had->lease), ==, SNIB_ESTATE);
+    try_newer_calls(had);
     CHECK_INT(snib_release(&had->lease, &error), ==, SNIB_ESTATE);
     CHECK(had->lease == NULL);
     snib_close(had->client);
@@ -94,6 +135,7 @@ static void fork_and(void (*child)(void *))
     options.max_hold_ms = 600000; /* so that the keeper has something to do */
     had.lease = take(had.client, "report", &options);
     had.second = take(had.client, "second", NULL);
+    had.third = take(had.client, "third", NULL);
     CHECK_INT(
         snib_acquire_async(&had.ticket, had.client, "busy", NULL, be_cancelled, &cancelled, NULL),
         ==, SNIB_OK);
@@ -104,6 +146,7 @@ static void fork_and(void (*child)(void *))
     CHECK_INT(snib_state(had.lease), ==, SNIB_HELD);
     CHECK_INT(snib_verify(had.lease, NULL), ==, SNIB_OK);
     CHECK_INT(snib_verify(had.second, NULL), ==, SNIB_OK);
+    CHECK_INT(snib_verify(had.third, NULL), ==, SNIB_OK);
     snib *client = client_here();
     must_be_held(client, "report");
     must_be_held(client, "second");
@@ -111,6 +154,7 @@ static void fork_and(void (*child)(void *))
     check_flag_wait(&cancelled, PATIENCE_MS);
     give(&had.lease);
     give(&had.second);
+    give(&had.third);
     CHECK_UINT(must_be_free(client, "report"), >, token);
     must_be_free(had.client, "report");
     snib_close(had.client);

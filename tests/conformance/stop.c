@@ -115,6 +115,38 @@ TEST(the_thread_that_drives_is_stopped_and_the_next_one_drives)
     stop_one_of_two(true);
 }
 
+static void end_quietly(snib_lease *lease, const snib_error *err, void *arg)
+{
+    (void)arg;
+    CHECK(lease == NULL && err->code == SNIB_ECANCELED);
+}
+
+/* An asynchronous acquire is driven by the library's own thread, which was asleep already. */
+TEST(one_who_waits_while_the_keeper_drives_is_stopped)
+{
+    struct actor *waiter = actors_new(1);
+    snib *holder = client_here();
+    snib *client = client_here();
+    int fd = quiet_descriptor();
+    snib_ticket ticket;
+    snib_lease *lease = take(holder, "report", NULL);
+    snib_lease *other = take(holder, "other", NULL);
+    CHECK_INT(snib_acquire_async(&ticket, client, "other", NULL, end_quietly, NULL, NULL), ==,
+              SNIB_OK);
+    if (with_fairness()) {
+        await_waiters(holder, "other", 1);
+    }
+    start_waiter(waiter, client, "stopped", fd);
+    make_readable(fd);
+    must_be_stopped(waiter);
+    must_leave_nothing(holder, &lease);
+    CHECK_INT(snib_cancel(client, ticket), ==, SNIB_OK);
+    give(&other);
+    close(fd);
+    snib_close(client);
+    snib_close(holder);
+}
+
 TEST(a_descriptor_that_is_readable_already_ends_the_wait_at_once)
 {
     snib *holder = client_here();
