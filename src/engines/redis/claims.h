@@ -17,17 +17,6 @@ void snib__claims_release(struct snib__claim *);
 void snib__claims_reply(struct snib__redis *, struct snib__call *, const struct snib__reply *);
 void snib__claims_lost(struct snib__redis *, struct snib__call *, enum snib__loss);
 
-/* Ask for a bid that waits: as a new attempt, or only to look where it stands (false: no memory).
- */
-void snib__claims_try(struct snib__redis *, struct snib__bid *);
-bool snib__claims_recheck(struct snib__redis *, struct snib__bid *);
-int64_t snib__claims_recheck_ms(const struct snib__redis *, const struct snib__bid *);
-
-/* It was granted by message; or there is no line to stand in. */
-void snib__claims_granted(struct snib__redis *, struct snib__bid *,
-                          const struct snib__layout_grant *);
-void snib__claims_turned_away(struct snib__redis *, struct snib__bid *);
-
 /* The answer to a release that had become a debt. */
 void snib__claims_settled(struct snib__redis *, struct snib__bid *,
                           const struct snib__layout_answer *);

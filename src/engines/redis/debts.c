@@ -48,7 +48,7 @@ static void ask(struct snib__redis *r, struct snib__debt *d)
 }
 
 struct snib__debt *snib__debts_add(struct snib__redis *r, const char *name, const char *id,
-                                   int64_t loose_ms, int64_t span_ms, bool refused)
+                                   int64_t loose_ms, bool refused)
 {
     struct snib__debt *d = calloc(1, sizeof *d);
     char *copy = strdup(name);
@@ -60,7 +60,7 @@ struct snib__debt *snib__debts_add(struct snib__redis *r, const char *name, cons
     d->name = copy;
     memcpy(d->id, id, strnlen(id, sizeof d->id - 1));
     d->loose_ms = loose_ms;
-    d->until_ns = snib__later(snib__now().boot_ns, span_ms * SNIB__MS);
+    d->until_ns = snib__later(snib__now().boot_ns, r->session->max_lease_ms * SNIB__MS);
     snib__list_append(&r->debts, &d->in_session);
     r->session->undoing++;
     if (refused) {
@@ -85,42 +85,44 @@ static void on_error(struct snib__redis *r, struct snib__debt *d, const char *te
     postpone(d);
 }
 
-bool snib__debts_reply(struct snib__redis *r, struct snib__call *call,
+void snib__debts_reply(struct snib__redis *r, struct snib__call *call,
                        const struct snib__reply *reply, snib__debt_settled *settled)
 {
     struct snib__debt *d = call->subject;
     struct snib__layout_answer answer;
     if (!d) {
-        return true;
+        return; /* too late */
     }
     if (reply->type == REDIS_REPLY_ERROR) {
         on_error(r, d, reply->text);
-        return true;
+        return;
     }
     if (!r->layout->answer(&answer, reply)) {
+        snib__node_end(&r->node, "the server answered something else than was asked");
         postpone(d);
-        return false;
+        return;
     }
     if (d->bid) {
         struct snib__bid *bid = d->bid;
+        bool says_nothing = d->unsure && answer.word == SNIB__ANSWER_NONE;
         d->bid = NULL;
-        settled(r, bid, &answer);
+        settled(r, bid, says_nothing ? NULL : &answer);
     }
     if (answer.unfinished) {
         ask(r, d);
     } else {
         forget(r, d);
     }
-    return true;
 }
 
-void snib__debts_lost(struct snib__redis *r, struct snib__call *call)
+void snib__debts_lost(struct snib__redis *r, struct snib__call *call, enum snib__loss how)
 {
     struct snib__debt *d = call->subject;
     (void)r;
     call->subject = NULL;
     if (d) {
         d->by_text = false;
+        d->unsure = d->unsure || how >= SNIB__LOSS_CUT;
         postpone(d);
     }
 }

@@ -10,10 +10,11 @@ struct snib__debt {
     char *name;
     char id[SNIB__ID_MAX];
     int64_t loose_ms;
-    int64_t until_ns; /* then it is over by itself */
+    int64_t until_ns; /* then it is over by itself: no lease is longer */
     int64_t retry_ns; /* when to ask again; SNIB__NEVER while it is under way */
     int64_t pause_ms;
     bool by_text;
+    bool unsure; /* it may have been done already, without an answer */
     /* A claim whose release this is, until it was answered: at this time at the latest. */
     struct snib__bid *bid;
     int64_t answer_by_ns;
@@ -23,15 +24,15 @@ struct snib__debt {
 typedef void snib__debt_settled(struct snib__redis *, struct snib__bid *,
                                 const struct snib__layout_answer *);
 
-/* What is left of `id` under this name for so long at most. Asked at once, or after a pause if the
- * server has refused it just now. NULL: no memory. */
+/* Release what there is of `id` under this name. Asked at once, or after a pause if the server has
+ * refused it just now. NULL: no memory. */
 struct snib__debt *snib__debts_add(struct snib__redis *, const char *name, const char *id,
-                                   int64_t loose_ms, int64_t span_ms, bool refused);
+                                   int64_t loose_ms, bool refused);
 
-/* False: the reply is none of the protocol's. */
-bool snib__debts_reply(struct snib__redis *, struct snib__call *, const struct snib__reply *,
+/* What became of calls whose subject is a debt. */
+void snib__debts_reply(struct snib__redis *, struct snib__call *, const struct snib__reply *,
                        snib__debt_settled *);
-void snib__debts_lost(struct snib__redis *, struct snib__call *);
+void snib__debts_lost(struct snib__redis *, struct snib__call *, enum snib__loss);
 
 /* Ask what is to be asked again; when to come back. */
 int64_t snib__debts_keep_time(struct snib__redis *, int64_t now_ns, snib__debt_settled *);

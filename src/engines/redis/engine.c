@@ -9,7 +9,7 @@
  *
  *   engine.c                                          the slots, the loop
  *   handover.c    queries.c    examine.c findings.c   who waits; who asks; how is it
- *   claims.c      debts.c      bid.c                  attempt, renew, release
+ *   claims.c  attempts.c  asks.c  debts.c  bid.c      attempt, renew, release
  *   layout.c      native*.c    scripts/               what is in the keys
  *   node.c                                            one server
  *   inbox.c       greeting.c   quarantine.c ...       its parts: see node.h
@@ -96,7 +96,7 @@ static void on_lost(struct snib__node *node, struct snib__call *call, enum snib_
         snib__claims_lost(r, call, how);
         break;
     case SNIB__CALL_DEBT:
-        snib__debts_lost(r, call);
+        snib__debts_lost(r, call, how);
         break;
     case SNIB__CALL_EXAMINE:
         snib__examine_lost(r, call, how);

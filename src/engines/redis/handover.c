@@ -13,20 +13,21 @@
  */
 #include "engines/redis/handover.h"
 
+#include "engines/redis/asks.h"
+#include "engines/redis/attempts.h"
 #include "engines/redis/bid.h"
-#include "engines/redis/claims.h"
 #include "engines/redis/debts.h"
 
 static void recheck(struct snib__redis *r, struct snib__bid *b, int64_t now_ns)
 {
-    int64_t every_ns = snib__claims_recheck_ms(r, b) * SNIB__MS;
+    int64_t every_ns = snib__attempts_recheck_ms(r, b) * SNIB__MS;
     bool waits = b->phase == SNIB__BID_QUEUED || b->phase == SNIB__BID_WANTS;
     if (waits && b->under_way == 0 && b->recheck_ns <= now_ns + every_ns / 8) {
         b->recheck_ns = now_ns + every_ns;
         if (b->phase == SNIB__BID_WANTS) {
             b->phase = SNIB__BID_ASKED; /* the inbox takes its time: is it free meanwhile? */
         }
-        (void)snib__claims_recheck(r, b); /* no memory: the next tick asks */
+        (void)snib__ask_attempt(r, b, NULL); /* no memory: the next tick asks */
     } else if (b->recheck_ns <= now_ns) {
         b->recheck_ns = now_ns + every_ns; /* an answer, or the inbox, is awaited */
     }
@@ -62,7 +63,7 @@ void snib__handover_ready(struct snib__redis *r)
         if (b->phase == SNIB__BID_WANTS) {
             snib__line_leave(r, b);
             b->phase = SNIB__BID_ASKED;
-            snib__claims_try(r, b);
+            snib__attempts_try(r, b);
         }
     }
     snib__line_hurry(r); /* tickets name the old inbox */
@@ -72,7 +73,7 @@ void snib__handover_ready(struct snib__redis *r)
 void snib__handover_failed(struct snib__redis *r)
 {
     while (!snib__list_empty(&r->line.bids)) {
-        snib__claims_turned_away(r, SNIB__OF(r->line.bids.after, struct snib__bid, in_line));
+        snib__attempts_turned_away(r, SNIB__OF(r->line.bids.after, struct snib__bid, in_line));
     }
 }
 
@@ -87,12 +88,12 @@ void snib__handover_message(struct snib__redis *r, const char *message)
     }
     struct snib__bid *b = snib__bid_find(r, grant.id);
     if (!b) { /* nobody here wants it */
-        (void)snib__debts_add(r, grant.name, grant.id, 0, r->session->max_lease_ms, false);
+        (void)snib__debts_add(r, grant.name, grant.id, 0, false);
         snib__node_flush(&r->node);
         return;
     }
     /* While releasing, the release that is under way gives it back. */
     if (b->phase < SNIB__BID_HELD && b->asked.boot_ns != 0 && grant.now_ms >= b->queued_ms) {
-        snib__claims_granted(r, b, &grant);
+        snib__attempts_granted(r, b, &grant);
     }
 }

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Putting bids into calls. Attempts carry a not-after time, as soon as the server's clock is known.
+ */
+#include "engines/redis/asks.h"
+
+#include "engines/redis/bid.h"
+
+/* A call for a bid; `before` is the one that it repeats, or NULL. */
+static struct snib__call begin_call(const struct snib__redis *r, enum snib__call_kind kind,
+                                    struct snib__bid *b, const struct snib__call *before)
+{
+    struct snib__call call = snib__node_call(&r->node, (int)kind, b);
+    if (before) {
+        call.by_text = before->by_text;
+        call.trials = before->trials;
+        call.due_ns = before->due_ns;
+    }
+    return call;
+}
+
+static bool ask(struct snib__redis *r, struct snib__bid *b, const struct snib__call *call,
+                const struct snib__command *command)
+{
+    if (!snib__node_ask(&r->node, call, command)) {
+        return false;
+    }
+    b->under_way++;
+    return true;
+}
+
+bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b, const struct snib__call *before)
+{
+    const struct snib__claim *claim = b->claim;
+    struct snib__command command;
+    char id[SNIB__ID_MAX];
+    struct snib__call call = begin_call(r, SNIB__CALL_ATTEMPT, b, before);
+    struct snib__wish wish = snib__wish_for(r, claim->name, id);
+    snib__bid_id(b, id);
+    call.not_after_ms =
+        snib__server_clock_latest_ms(&r->node.clock, call.sent, r->session->timeout_ms);
+    wish.by_text = call.by_text;
+    wish.mode = claim->mode;
+    wish.permits = claim->permits;
+    wish.span = claim->span;
+    wish.ttl_ms = claim->ttl_ms;
+    wish.inbox = claim->may_queue ? snib__node_inbox(&r->node) : NULL;
+    wish.not_after_ms = call.not_after_ms;
+    wish.who = r->session->who;
+    wish.label = claim->label;
+    call.in_line = wish.inbox != NULL;
+    r->layout->attempt(&command, &wish);
+    if (!ask(r, b, &call, &command)) {
+        return false;
+    }
+    if (call.in_line && b->asked.boot_ns == 0) {
+        b->asked = call.sent; /* no grant can be older than the first request for it */
+    }
+    return true;
+}
+
+bool snib__ask_renew(struct snib__redis *r, struct snib__bid *b, const struct snib__call *before)
+{
+    struct snib__command command;
+    char id[SNIB__ID_MAX];
+    struct snib__call call = begin_call(r, SNIB__CALL_RENEW, b, before);
+    struct snib__wish wish = snib__wish_for(r, b->claim->name, id);
+    snib__bid_id(b, id);
+    wish.by_text = call.by_text;
+    wish.ttl_ms = b->claim->ttl_ms;
+    r->layout->renew(&command, &wish);
+    b->renewing = ask(r, b, &call, &command);
+    return b->renewing;
+}
+
+bool snib__ask_release(struct snib__redis *r, struct snib__bid *b, const struct snib__call *before)
+{
+    struct snib__command command;
+    char id[SNIB__ID_MAX];
+    struct snib__call call = begin_call(r, SNIB__CALL_RELEASE, b, before);
+    struct snib__wish wish = snib__wish_for(r, b->claim->name, id);
+    snib__bid_id(b, id);
+    wish.by_text = call.by_text;
+    wish.loose_ms = b->loose_ms;
+    r->layout->release(&command, &wish);
+    return ask(r, b, &call, &command);
+}
+
+bool snib__ask_again(struct snib__redis *r, const struct snib__call *call)
+{
+    struct snib__bid *b = call->subject;
+    switch (call->kind) {
+    case SNIB__CALL_ATTEMPT:
+        return snib__ask_attempt(r, b, call);
+    case SNIB__CALL_RENEW:
+        return snib__ask_renew(r, b, call);
+    default:
+        return snib__ask_release(r, b, call);
+    }
+}

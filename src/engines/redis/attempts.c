@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attempts: what the server says to them, and what becomes of the bid.
+ */
+#include "engines/redis/attempts.h"
+
+#include "engines/redis/asks.h"
+#include "engines/redis/bid.h"
+#include "engines/redis/debts.h"
+
+#include <stdio.h>
+
+#define ROUNDS_MOST 100 /* of a line that one script cannot clear */
+
+static void answer(struct snib__bid *b, const struct snib__result *result)
+{
+    snib__answer(b->claim, SNIB__ATTEMPT, result);
+}
+
+/* An attempt has its answer, or does not get any: the core decides what comes next. */
+static void set_idle(struct snib__redis *r, struct snib__bid *b)
+{
+    snib__line_leave(r, b);
+    b->phase = SNIB__BID_IDLE;
+}
+
+static void answer_unknown(struct snib__redis *r, struct snib__bid *b, const char *why)
+{
+    struct snib__result unknown = {.status = SNIB__UNKNOWN, .reason = why};
+    set_idle(r, b);
+    answer(b, &unknown);
+}
+
+void snib__attempts_fail(struct snib__redis *r, struct snib__bid *b, int code, int sys,
+                         const char *why)
+{
+    char reason[520];
+    snprintf(reason, sizeof reason, "%s: %.200s", r->settings.where, why);
+    set_idle(r, b);
+    struct snib__result failed = {
+        .status = SNIB__FAILED, .code = code, .sys = sys, .reason = reason};
+    answer(b, &failed);
+}
+
+/* ---- Trying ----------------------------------------------------------------------------- */
+
+static void answer_quarantine(struct snib__redis *r, struct snib__bid *b)
+{
+    int64_t left_ms = snib__node_quarantine_left_ms(&r->node);
+    char reason[520];
+    snprintf(reason, sizeof reason,
+             "%s: quarantine for another %.1f s: this server was restarted and may have lost locks "
+             "that are still held; quarantine=no if it keeps its data",
+             r->settings.where, (double)left_ms / 1000);
+    set_idle(r, b);
+    struct snib__result busy = {
+        .status = SNIB__BUSY,
+        .retry_ms = left_ms < 1000 ? left_ms + 1 : 1000,
+        .holder_left_ms = left_ms,
+        .holder = "nobody: quarantine after a restart of the server",
+        .reason = reason,
+    };
+    answer(b, &busy);
+}
+
+void snib__attempts_try(struct snib__redis *r, struct snib__bid *b)
+{
+    if (snib__node_quarantine_left_ms(&r->node) > 0) {
+        answer_quarantine(r, b);
+    } else if (!snib__ask_attempt(r, b, NULL)) {
+        snib__attempts_fail(r, b, SNIB_ENOMEM, 0, "out of memory");
+    }
+}
+
+int64_t snib__attempts_recheck_ms(const struct snib__redis *r, const struct snib__bid *b)
+{
+    int64_t third = b->claim->ttl_ms / 3;
+    return third < r->layout->recheck_ms ? third : r->layout->recheck_ms;
+}
+
+/* ---- Answers ---------------------------------------------------------------------------- */
+
+static void on_held(struct snib__redis *r, struct snib__bid *b, const struct snib__call *call,
+                    const struct snib__layout_answer *a)
+{
+    char note[200];
+    int64_t ttl_ms = b->claim->ttl_ms;
+    snib__line_leave(r, b);
+    b->phase = SNIB__BID_HELD;
+    struct snib__result held = {
+        .status = SNIB__HELD,
+        .token = a->token,
+        .span = a->span,
+        .since = call->sent,
+        .lease_ms = ttl_ms,
+    };
+    /* "Yours already": what is left of a lease that began earlier. */
+    if (a->left_ms < ttl_ms) {
+        int64_t gone_ns = (ttl_ms - a->left_ms) * SNIB__MS;
+        held.since.boot_ns -= gone_ns;
+        held.since.raw_ns -= gone_ns;
+    }
+    held.reason = snib__node_held(&r->node, note);
+    answer(b, &held);
+}
+
+/* BUSY and QUEUED: who is in the way. */
+static struct snib__result rival(enum snib__status status, const struct snib__layout_answer *a)
+{
+    return (struct snib__result){
+        .status = status,
+        .place = a->place,
+        .holder_token = a->holder_token,
+        .holder_left_ms = a->holder_left_ms,
+        .holder = a->holder[0] ? a->holder : NULL,
+    };
+}
+
+static void on_queued(struct snib__redis *r, struct snib__bid *b, const struct snib__call *call,
+                      const struct snib__layout_answer *a)
+{
+    b->phase = SNIB__BID_QUEUED;
+    b->asked = call->sent;
+    b->queued_ms = a->now_ms;
+    snib__line_join(r, b, snib__attempts_recheck_ms(r, b));
+    struct snib__result queued = rival(SNIB__QUEUED, a);
+    answer(b, &queued);
+}
+
+/* If it is willing to wait, it was asked without an inbox because there was none: open one. Asked
+ * with one, the line is full. */
+static void on_busy(struct snib__redis *r, struct snib__bid *b, const struct snib__call *call,
+                    const struct snib__layout_answer *a)
+{
+    if (b->claim->may_queue && !call->in_line) {
+        if (snib__node_inbox(&r->node)) { /* since the attempt was sent */
+            snib__attempts_try(r, b);
+            return;
+        }
+        if (snib__node_open_inbox(&r->node)) {
+            /* No word until we stand in line: nobody may believe that we already do. */
+            b->phase = SNIB__BID_WANTS;
+            snib__line_join(r, b, snib__attempts_recheck_ms(r, b));
+            return;
+        }
+    }
+    set_idle(r, b);
+    struct snib__result busy = rival(SNIB__BUSY, a);
+    answer(b, &busy);
+}
+
+/* The server was in no state to grant anything: give it back, and go on under another id. */
+static void undo(struct snib__redis *r, struct snib__bid *b)
+{
+    char id[SNIB__ID_MAX];
+    snib__bid_id(b, id);
+    (void)snib__debts_add(r, b->claim->name, id, b->loose_ms, false);
+    b->life++;
+    b->loose_ms = 0;
+}
+
+static void on_kind(struct snib__redis *r, struct snib__bid *b, unsigned permits)
+{
+    char why[80];
+    snprintf(why, sizeof why, "in use as a counted lock with %u permits", permits);
+    snib__attempts_fail(r, b, SNIB_EKIND, 0, permits ? why : "in use as an exclusive lock");
+}
+
+/* Arrived after its time: the server's clock has jumped, and is known now. Or after its release. */
+static void on_late(struct snib__redis *r, struct snib__bid *b, struct snib__call *call)
+{
+    if (call->trials < 3) {
+        call->trials++;
+        if (!snib__ask_attempt(r, b, call)) {
+            snib__attempts_fail(r, b, SNIB_ENOMEM, 0, "out of memory");
+        }
+        return;
+    }
+    answer_unknown(r, b, "the request was late");
+}
+
+/* May this server grant anything? If not, the attempt is answered here. */
+static bool is_granted_by_a_fit_node(struct snib__redis *r, struct snib__bid *b)
+{
+    struct snib__node *node = &r->node;
+    if (node->standing == SNIB__NODE_UNFIT) {
+        snib__attempts_fail(r, b, SNIB_EUNSAFE, 0, node->why);
+    } else if (node->standing != SNIB__NODE_FIT) {
+        /* whatever it granted is found, or given back, by the next connection */
+        answer_unknown(r, b, node->why);
+    } else if (snib__node_quarantine_left_ms(node) > 0) {
+        undo(r, b);
+        answer_quarantine(r, b);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+void snib__attempts_answer(struct snib__redis *r, struct snib__bid *b, struct snib__call *call,
+                           const struct snib__layout_answer *a)
+{
+    if (b->phase != SNIB__BID_ASKED && b->phase != SNIB__BID_QUEUED) {
+        return; /* granted by message meanwhile, or given up */
+    }
+    if (!is_granted_by_a_fit_node(r, b)) {
+        return;
+    }
+    if (a->unfinished && b->rounds < ROUNDS_MOST && snib__ask_attempt(r, b, NULL)) {
+        b->rounds++; /* the dead are being cleared away in front of us */
+        return;
+    }
+    b->rounds = 0;
+    switch (a->word) {
+    case SNIB__ANSWER_HELD:
+        on_held(r, b, call, a);
+        break;
+    case SNIB__ANSWER_QUEUED:
+        on_queued(r, b, call, a);
+        break;
+    case SNIB__ANSWER_BUSY:
+        on_busy(r, b, call, a);
+        break;
+    case SNIB__ANSWER_KIND:
+        on_kind(r, b, a->permits);
+        break;
+    default:
+        on_late(r, b, call);
+        break;
+    }
+}
+
+/* ---- No answers ------------------------------------------------------------------------- */
+
+void snib__attempts_error(struct snib__redis *r, struct snib__bid *b,
+                          const struct snib__error *error, const char *text)
+{
+    if (b->phase == SNIB__BID_HELD) {
+        return;
+    }
+    if (b->claim->may_queue && (error->kind == SNIB__ERROR_LATER || b->phase == SNIB__BID_QUEUED)) {
+        answer_unknown(r, b, text);
+    } else {
+        snib__attempts_fail(r, b, error->code, 0, text);
+    }
+}
+
+void snib__attempts_lost(struct snib__redis *r, struct snib__bid *b, enum snib__loss how)
+{
+    const struct snib__connection *c = &r->node.connection;
+    if (b->phase == SNIB__BID_HELD) {
+        return;
+    }
+    if (how == SNIB__LOSS_DENIED) {
+        snib__attempts_error(r, b, &r->node.greeting.error, c->why);
+    } else if (how == SNIB__LOSS_UNREACHED && !b->sent) {
+        snib__attempts_fail(r, b, SNIB_EUNREACH, c->sys, c->why);
+    } else if (how == SNIB__LOSS_ALIEN && !b->sent) {
+        snib__attempts_fail(r, b, SNIB_EPROTO, 0, c->why);
+    } else {
+        answer_unknown(r, b, snib__node_why(&r->node, how));
+    }
+}
+
+/* ---- Those that wait -------------------------------------------------------------------- */
+
+void snib__attempts_granted(struct snib__redis *r, struct snib__bid *b,
+                            const struct snib__layout_grant *grant)
+{
+    char note[200];
+    int64_t ttl_ms = b->claim->ttl_ms;
+    snib__line_leave(r, b);
+    b->phase = SNIB__BID_HELD;
+    b->sent = true;
+    struct snib__result held = {
+        .status = SNIB__HELD,
+        .token = grant->token,
+        .span = grant->span,
+        .since = b->asked,
+        .lease_ms = grant->left_ms < ttl_ms ? grant->left_ms : ttl_ms,
+        .reason = snib__node_held(&r->node, note),
+    };
+    answer(b, &held);
+}
+
+void snib__attempts_turned_away(struct snib__redis *r, struct snib__bid *b)
+{
+    static const struct snib__result busy = {.status = SNIB__BUSY};
+    set_idle(r, b);
+    answer(b, &busy);
+}
