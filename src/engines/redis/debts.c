@@ -155,7 +155,9 @@ int64_t snib__debts_keep_time(struct snib__redis *r, int64_t now_ns, snib__debt_
 
 void snib__debts_close(struct snib__redis *r)
 {
-    while (!snib__list_empty(&r->debts)) {
-        forget(r, SNIB__OF(r->debts.after, struct snib__debt, in_session));
+    struct snib__list *after;
+    for (struct snib__list *l = r->debts.after; l != &r->debts; l = after) {
+        after = l->after;
+        forget(r, SNIB__OF(l, struct snib__debt, in_session));
     }
 }

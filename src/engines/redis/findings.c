@@ -227,7 +227,8 @@ static void tell_clock(const struct report *p)
     if (!clock->known) {
         return;
     }
-    double ahead = (double)(snib__server_clock_about_ms(clock) - snib__wall_us() / 1000) / 1000;
+    int64_t ahead_ms = snib__server_clock_about_ms(clock) - snib__wall_us() / 1000;
+    double ahead = (double)ahead_ms / 1000;
     if (ahead < -1 || ahead > 1) {
         tell(p, SNIB_WARNING, "clock", "synchronise both by NTP",
              "the server is %.1f s %s: leases do not mind, but tokens and times shown are its",

@@ -26,6 +26,8 @@ static void end(struct snib__search *s)
         free(s->names[i]);
     }
     free(s->names);
+    s->names = NULL;
+    s->count = 0;
     snib__finish(s->query, s->code, s->sys, s->why[0] ? s->why : NULL);
 }
 
@@ -321,8 +323,10 @@ void snib__queries_evict(struct snib__query *query)
 
 void snib__queries_close(struct snib__redis *r)
 {
-    while (!snib__list_empty(&r->searches)) {
-        struct snib__search *s = SNIB__OF(r->searches.after, struct snib__search, in_session);
+    struct snib__list *after;
+    for (struct snib__list *l = r->searches.after; l != &r->searches; l = after) {
+        struct snib__search *s = SNIB__OF(l, struct snib__search, in_session);
+        after = l->after;
         fail(r, s, SNIB_ECANCELED, 0, "closed");
         end(s);
     }
