@@ -94,10 +94,10 @@ TEST(an_examination_disturbs_nobody)
 {
     server_redis(&server, NULL);
     redisContext *raw = raw_open(server.port);
-    snib *client = client_of(url_of(server.port, ""));
-    snib_lease *lease = take(client, "report", NULL);
     struct helper *helpers = helpers_new(1, url_of(server.port, ""), "report");
     helpers_spawn(helpers, 1);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
     check_flag_set(&helpers->go);
     await_line(raw, "report", 1);
     examine(url_of(server.port, ""));

@@ -27,10 +27,10 @@ static void grant(struct fake *f, int fd)
 TEST(a_server_that_speaks_http_is_told_at_once)
 {
     static const char *const parameters[] = {"", "timeout=20s"};
+    fake = (struct fake){.greeting = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"};
+    fake_start(&fake);
     for (int i = 0; i < 2; i++) {
         snib_error error = {0};
-        fake = (struct fake){.greeting = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"};
-        fake_start(&fake);
         snib *client = client_of(url_of(fake.port, parameters[i]));
         int64_t start = check_now_ns();
         CHECK_INT(try_it(client, "report", &error), ==, SNIB_EPROTO);
