@@ -239,6 +239,30 @@ TEST(whatever_a_server_lists_is_taken_with_care)
     snib_close(client);
 }
 
+static void scan_for_ever(struct fake *f, int fd, const redisReply *command)
+{
+    char page[64];
+    if (fake_is(command, "SCAN")) {
+        snprintf(page, sizeof page, "*2\r\n$6\r\n%06d\r\n*0\r\n",
+                 100001 + atomic_fetch_add(&f->attempts, 1) % 800000);
+        fake_say(fd, page);
+    } else {
+        fake_greets(fd, command);
+    }
+}
+
+TEST_LIMIT(a_scan_without_an_end_is_ended, 120)
+{
+    snib_error error = {0};
+    int count = 0;
+    fake = (struct fake){.answer = scan_for_ever};
+    fake_start(&fake);
+    snib *client = client_of(url_of(fake.port, ""));
+    CHECK_INT(snib_list(client, "", count_seen, &count, &error), ==, SNIB_EPROTO);
+    CHECK(strstr(error.message, "SCAN") != NULL);
+    snib_close(client);
+}
+
 static void hold_for_ages(struct fake *f, int fd, const redisReply *command)
 {
     if (fake_is(command, "EVALSHA")) {

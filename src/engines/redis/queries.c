@@ -17,7 +17,7 @@
 
 #define TOGETHER 64         /* names asked for at the same time */
 #define NAMES_MOST 1000000U /* of one listing; a server has as many */
-#define SCANS_MOST 1000000U /* of 500 keys each */
+#define SCANS_MOST 100000U  /* of a thousand keys each */
 
 static void end(struct snib__search *s)
 {
@@ -83,7 +83,7 @@ static bool ask_scan(struct snib__redis *r, struct snib__search *s, const char *
     struct snib__call call = snib__node_call(&r->node, SNIB__CALL_SCAN, s);
     r->layout->pattern(pattern, r->settings.prefix, s->query->name);
     snprintf(s->cursor, sizeof s->cursor, "%s", cursor);
-    snib__command_words(&command, "SCAN", s->cursor, "MATCH", pattern, "COUNT", "500",
+    snib__command_words(&command, "SCAN", s->cursor, "MATCH", pattern, "COUNT", "1000",
                         (char *)NULL);
     s->scans++;
     return ask(r, s, &call, &command);
