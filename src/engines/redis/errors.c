@@ -85,10 +85,12 @@ static const struct row *by_word(const char *text)
 static const struct row *nested(const char *text)
 {
     const struct row *found = NULL;
-    const char *p = strstr(text, "Error running script");
-    while (p && !found && (p = strchr(p, ' '))) {
-        p++;
-        found = by_word(*p == '-' ? p + 1 : p);
+    const char *script = strstr(text, "Error running script");
+    const char *blank = script ? strchr(script, ' ') : NULL;
+    while (blank && !found) {
+        const char *word = blank + 1;
+        found = by_word(*word == '-' ? word + 1 : word);
+        blank = strchr(word, ' ');
     }
     return found;
 }
