@@ -117,3 +117,78 @@ DIRECTED(an_owner_enters_again_without_a_word_to_the_engine)
     CHECK_INT(world.locks[0].holding, ==, 0);
     finish();
 }
+
+DIRECTED(a_verify_does_not_wait_behind_the_regular_renewals)
+{
+    struct sim_config c = directed_world(1, 30000);
+    c.names = 2;
+    c.renewals = 1;
+    sim_begin(&c);
+    snib_options o = SNIB_OPTIONS;
+    o.flags = SNIB_ASYNC_RELEASE;
+    sim_ask(machine(0), 0, &o);
+    struct ask *second = sim_ask(machine(0), 1, &o);
+    machine(0)->lose_requests = 0;
+    sim_for(9000);
+    machine(0)->lose_requests = 1; /* of the renewals that are due, the first */
+    sim_for(1500);
+    CHECK_INT(second->lease->hold->renewal, ==, SNIB__RENEWAL_IN_TURN);
+    sim_enter(machine(0));
+    int64_t start_ns = world.now_ns;
+    snib_error error;
+    CHECK_INT(snib_verify(second->lease, &error), ==, SNIB_OK);
+    CHECK_INT((world.now_ns - start_ns) / MS, <=, 5);
+    finish();
+}
+
+static snib_lease *acquire_with(const snib_options *options)
+{
+    snib_options o = *options;
+    snib_lease *lease;
+    snib_error error;
+    o.label = "name-0";
+    sim_enter(machine(0));
+    CHECK_INT(snib_acquire(&lease, machine(0)->client, "name-0", &o, &error), ==, SNIB_OK);
+    return lease;
+}
+
+DIRECTED(a_renewal_by_hand_does_not_move_the_maximum_hold)
+{
+    struct sim_config c = directed_world(1, 30000);
+    sim_begin(&c);
+    snib_options o = SNIB_OPTIONS;
+    snib_error error;
+    o.max_hold_ms = 20000;
+    snib_lease *lease = acquire_with(&o);
+    sim_for(15000);
+    sim_enter(machine(0));
+    CHECK_INT(snib_renew(lease, 0, &error), ==, SNIB_OK);
+    CHECK_INT(snib_left_ms(lease), <=, 5000);
+    sim_for(5000);
+    sim_enter(machine(0));
+    CHECK_INT(snib_state(lease), ==, SNIB_LOST);
+    CHECK_INT(snib_release(&lease, &error), ==, SNIB_ELOST);
+    finish();
+}
+
+DIRECTED(where_nobody_renews_a_renewal_by_hand_begins_the_ttl_anew)
+{
+    struct sim_config c = directed_world(1, 30000);
+    sim_begin(&c);
+    snib_options o = SNIB_OPTIONS;
+    snib_error error;
+    o.flags = SNIB_NO_RENEW;
+    snib_lease *lease = acquire_with(&o);
+    sim_for(20000);
+    sim_enter(machine(0));
+    CHECK_INT(snib_left_ms(lease), <=, 7000);
+    CHECK_INT(snib_verify(lease, &error), ==, SNIB_OK);
+    CHECK_INT(snib_left_ms(lease), <=, 10000);
+    CHECK_INT(snib_renew(lease, 0, &error), ==, SNIB_OK);
+    CHECK_INT(snib_left_ms(lease), >, 26000);
+    sim_for(30000);
+    sim_enter(machine(0));
+    CHECK_INT(snib_state(lease), ==, SNIB_LOST);
+    CHECK_INT(snib_release(&lease, &error), ==, SNIB_ELOST);
+    finish();
+}

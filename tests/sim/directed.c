@@ -326,6 +326,52 @@ DIRECTED(a_short_lease_is_renewed_in_time)
     finish();
 }
 
+DIRECTED(a_lease_for_more_than_was_asked_is_renewed_later)
+{
+    struct sim_config c = directed_world(1, 6000);
+    c.longer = 100;
+    sim_begin(&c);
+    struct ask *a = ask_and_get(0);
+    CHECK_INT(snib_ttl_ms(a->lease), ==, 12000);
+    sim_for(3500);
+    CHECK_INT(world.records[0]->renewals, ==, 0); /* not in 2 s */
+    sim_for(1000);
+    CHECK_INT(world.records[0]->renewals, ==, 1);
+    CHECK_INT(snib_left_ms(a->lease), >, 6000);
+    finish();
+}
+
+/* ---- Sessions --------------------------------------------------------------------------- */
+
+DIRECTED(the_end_of_a_session_is_told_to_every_claim)
+{
+    struct sim_config c = directed_world(2, 30000);
+    c.names = NAMES;
+    sim_begin(&c);
+    snib_options o = SNIB_OPTIONS;
+    o.flags = SNIB_ASYNC_RELEASE;
+    struct ask *other = sim_ask(machine(1), 0, &o);
+    sim_for(10);
+    struct ask *asks[NAMES];
+    for (int name = 0; name < NAMES; name++) {
+        asks[name] = sim_ask(machine(0), name, &o);
+    }
+    sim_for(10);
+    CHECK_INT(stage_of(asks[0]), ==, SNIB__STAGE_PARKED);
+    sim_end_session(machine(0));
+    sim_for(5);
+    sim_enter(machine(0));
+    for (int name = 1; name < NAMES; name++) {
+        CHECK_INT(snib_state(asks[name]->lease), ==, SNIB_LOST);
+    }
+    CHECK_INT(stage_of(asks[0]), ==, SNIB__STAGE_PARKED); /* in the queue again */
+    CHECK(holds(other));
+    sim_give_back(other);
+    sim_for(10);
+    CHECK(holds(asks[0]));
+    finish();
+}
+
 /* ---- Not more than needed --------------------------------------------------------------- */
 
 DIRECTED(a_short_max_hold_needs_no_proof)

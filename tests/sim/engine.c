@@ -160,6 +160,11 @@ static void submit(struct machine *m, size_t index, enum sim_kind kind)
 
 /* ---- To the core ------------------------------------------------------------------------ */
 
+static bool renewal_wanted(const struct snib__hold *h)
+{
+    return h->renewal == SNIB__RENEWAL_IN_TURN || h->renewal == SNIB__RENEWAL_URGENT;
+}
+
 static void tell(struct machine *m, size_t index, enum snib__verb verb,
                  const struct snib__result *result)
 {
@@ -182,10 +187,24 @@ static void tell(struct machine *m, size_t index, enum snib__verb verb,
                   : result->status == SNIB__HELD ? PATH_LATE_GRANT_DROPPED
                                                  : PATH_ANSWER_AFTER_UNKNOWN);
     }
+    const struct snib__hold *h = SNIB__OF(claim, struct snib__hold, claim);
+    bool wanted = verb == SNIB__RENEW && renewal_wanted(h);
     m->in_upcall++;
     m->said++;
     snib__answer(claim, verb, result);
     m->in_upcall--;
+    if (wanted && (h->stage == SNIB__STAGE_PROVING || snib__hold_valid(h))) {
+        sim_reach(PATH_LATE_ANSWER_WHILE_WANTED);
+        SIM_CHECK(renewal_wanted(h), "a late answer has cancelled the renewal that is wanted");
+    }
+}
+
+void sim_reach_report(enum snib__stage stage)
+{
+    sim_reach(stage == SNIB__STAGE_PARKED      ? PATH_REPORTED_PARKED
+              : stage == SNIB__STAGE_PROVING   ? PATH_REPORTED_PROVING
+              : stage == SNIB__STAGE_RELEASING ? PATH_REPORTED_RELEASING
+                                               : PATH_REPORTED_OTHERWISE);
 }
 
 void sim_report(struct record *r, enum snib_state state)
@@ -195,10 +214,7 @@ void sim_report(struct record *r, enum snib_state state)
     if (state == SNIB_LOST) {
         r->reported = true;
         r->said_gone = r->said_gone || r->granted;
-        sim_reach(r->hold->stage == SNIB__STAGE_PARKED      ? PATH_REPORTED_PARKED
-                  : r->hold->stage == SNIB__STAGE_PROVING   ? PATH_REPORTED_PROVING
-                  : r->hold->stage == SNIB__STAGE_RELEASING ? PATH_REPORTED_RELEASING
-                                                            : PATH_REPORTED_OTHERWISE);
+        sim_reach_report(r->hold->stage);
     }
     m->in_upcall++;
     m->said++;
@@ -212,6 +228,9 @@ static void tell_unknown(struct machine *m, size_t index, enum snib__verb verb)
                                           PATH_UNKNOWN_RELEASE};
     struct snib__result result = {.status = SNIB__UNKNOWN};
     sim_reach(paths[verb]);
+    if (verb == SNIB__RELEASE) {
+        sim_undo(m, index);
+    }
     tell(m, index, verb, &result);
 }
 
@@ -274,11 +293,47 @@ static bool take_answer(struct machine *m, struct record *r, const struct messag
     return true;
 }
 
+/* Said before the session ended, and heard after. */
+static bool outdated(const struct machine *m, const struct message *message)
+{
+    bool old = message->session < m->heard && message->status == SNIB__HELD;
+    if (old) {
+        sim_reach(PATH_GRANT_OF_AN_OLD_SESSION);
+    }
+    return old;
+}
+
+/* Not about a claim. */
+static bool deliver_other(struct machine *m, const struct message *message)
+{
+    if (message->life != m->life) {
+        return true;
+    }
+    sim_make_contact(m);
+    if (message->kind == SESSION_OVER) {
+        m->heard = message->session;
+        sim_report_session(m, SNIB_LOST);
+        return true;
+    }
+    return message->kind == ANSWER && message->about == RELEASE && sim_undone(m, message);
+}
+
 void sim_deliver(struct machine *m, const struct message *message)
 {
+    if (deliver_other(m, message)) {
+        return;
+    }
     struct record *r = world.records[message->record];
     if (!r->claim || r->life != m->life) {
         return;
+    }
+    struct message unclear = *message;
+    if (outdated(m, message)) {
+        if (message->kind != ANSWER) {
+            return;
+        }
+        unclear.status = SNIB__UNKNOWN;
+        message = &unclear;
     }
     struct snib__result result = {
         .status = message->status,
@@ -315,7 +370,7 @@ void sim_deliver(struct machine *m, const struct message *message)
 
 int64_t sim_engine_due(const struct machine *m)
 {
-    int64_t due = SNIB__NEVER;
+    int64_t due = sim_undo_due(m);
     for (size_t i = 0; i < m->live_count; i++) {
         const struct record *r = world.records[m->live[i]];
         for (int verb = 0; verb < 3; verb++) {
@@ -353,6 +408,7 @@ void sim_expire(struct machine *m)
 {
     size_t due[64];
     size_t count = 0;
+    sim_undo_again(m);
     for (size_t i = 0; i < m->live_count && count < 64; i++) {
         due[count++] = m->live[i];
     }
@@ -372,6 +428,8 @@ static int engine_open(struct snib__session *s, snib_error *err)
     own->machine = world.current->index;
     own->life = world.current->life;
     own->open = true;
+    world.current->contact = false;
+    world.current->heard = world.current->session;
     if (!world.config.leased) {
         s->traits &= ~(unsigned)SNIB_TRAIT_LEASED;
     }
@@ -381,10 +439,26 @@ static int engine_open(struct snib__session *s, snib_error *err)
     return SNIB_OK;
 }
 
+/* Whoever closes waits for all answers and all undoing, for as long as a request may take. */
+static void check_patience(const struct machine *m)
+{
+    if (!m->patient) {
+        return;
+    }
+    bool busy = m->live_count > 0 || m->undoing_count > 0;
+    int64_t waited_ms = (m->boot_ns - m->closing_ns) / MS;
+    sim_reach(busy ? PATH_CLOSED_AT_THE_BOUND : PATH_CLOSED_PATIENTLY);
+    SIM_CHECK(!busy || waited_ms >= world.config.timeout_ms + 500,
+              "closed after %lld ms: %zu claims and %d things to undo are left",
+              (long long)waited_ms, m->live_count, m->undoing_count);
+}
+
 static void engine_close(struct snib__session *s)
 {
     struct machine *m = enter_slot(s);
     ((struct session *)s->state)->open = false;
+    check_patience(m);
+    sim_undo_forget(m);
     while (m->live_count > 0) {
         struct record *r = world.records[m->live[--m->live_count]];
         SIM_CHECK(r->released, "the client closes with a claim that it has not released");
@@ -423,7 +497,8 @@ static void engine_attempt(struct snib__claim *claim)
     SIM_CHECK(!r->released, "attempt after release");
     SIM_CHECK(r->owner == owner_of(claim), "the owner id of a claim has changed");
     SIM_CHECK(h->stage == SNIB__STAGE_ASKED, "attempt in stage %d", (int)h->stage);
-    SIM_CHECK(strcmp(claim->label, sim_name(r->name)) == 0, "the label is '%s'", claim->label);
+    SIM_CHECK(strcmp(claim->label, sim_name(r->name)) == 0 || strcmp(claim->label, "several") == 0,
+              "the label is '%s'", claim->label);
     SIM_CHECK(world.config.late || !r->asked, "attempt while one is unanswered");
     r->asked = true;
     r->attempts++;
@@ -482,22 +557,43 @@ static void engine_release(struct snib__claim *claim)
     leave_slot(m);
 }
 
-/* A blocking call: the world goes on until this machine has heard something. */
+/* How long a machine that is inside drive may sleep; 0: not at all. */
+static int64_t sleep_until(const struct machine *m, const snib *client, int64_t until_ns)
+{
+    if (m->paused) {
+        return m->resume_ns;
+    }
+    bool roused = m->said > 0 || client->sleeper.nudged;
+    if (roused || m->boot_ns >= until_ns || snib__timers_next(&client->timers) < until_ns) {
+        return 0;
+    }
+    return until_ns == SNIB__NEVER ? SNIB__NEVER : sim_true_time(m, until_ns);
+}
+
+/* A blocking call: the world goes on until this machine has heard something, or is to look at its
+ * timers. The mutex is free meanwhile, as in snib__sleep, and others come in. */
 static void engine_drive(struct snib__session *s, int64_t until_ns)
 {
     struct machine *m = enter_slot(s);
+    snib *client = SNIB__OF(s, struct snib, session);
     leave_slot(m);
-    SIM_CHECK(world.config.scripted, "a blocking call in a world without threads");
+    SIM_CHECK(world.config.scripted || world.blocking, "a blocking call that nobody made");
     m->driven = true;
     m->said = 0;
-    while (m->said == 0 && m->boot_ns < until_ns) {
-        int64_t limit =
-            until_ns == SNIB__NEVER ? SNIB__NEVER : world.now_ns + until_ns - m->boot_ns;
-        if (!sim_step(limit)) {
-            SIM_CHECK(limit != SNIB__NEVER, "a blocking call waits and nothing is going to happen");
-            break;
-        }
+    client->sleeper.wake_fd = -1; /* it is nudged without one */
+    client->sleeper.asleep = true;
+    client->sleeper.until_ns = until_ns;
+    snib__close_check(client);
+    int64_t limit;
+    while ((limit = sleep_until(m, client, until_ns)) != 0) {
+        pthread_mutex_unlock(&client->lock);
+        bool stepped = sim_step(limit);
+        pthread_mutex_lock(&client->lock);
+        SIM_CHECK(stepped || limit != SNIB__NEVER,
+                  "a blocking call waits and nothing is going to happen");
+        snib__close_check(client);
     }
+    client->sleeper.asleep = client->sleeper.nudged = false;
     m->driven = false;
     sim_enter(m);
 }

@@ -40,6 +40,9 @@ static void doubt(struct machine *m)
     }
     sim_enter(m);
     snib__enter(m->client);
+    if (sim_chance(50)) {
+        sim_report_session(m, SNIB_DOUBTFUL);
+    }
     for (size_t i = 0; i < m->live_count; i++) {
         struct record *r = world.records[m->live[i]];
         if (r->granted) {
@@ -73,10 +76,14 @@ static void stall(struct machine *m)
 
 static void close_client(struct machine *m)
 {
-    if (!m->client || m->paused) {
+    if (!m->client || m->paused || m->driven || m->closing) {
         return;
     }
-    sim_close(m, world.config.leased && sim_chance(50));
+    bool killed = world.config.leased && sim_chance(50);
+    if (m->released_async > 0 && (killed || world.blocking)) {
+        return; /* what is to be told would not be: wait for it */
+    }
+    sim_close(m, killed);
     struct event event = {.kind = REOPEN, .machine = m->index};
     sim_post(&event, world.now_ns + sim_span_ns(world.config.ttl_ms));
 }
@@ -97,7 +104,8 @@ void sim_fault(void)
     }
     sim_fault_later();
     struct machine *m = &world.machines[sim_roll((uint64_t)c->machines)];
-    int all = c->pause + c->suspend + c->slew + c->cut + c->stall + c->close + c->evict;
+    int all =
+        c->pause + c->suspend + c->slew + c->cut + c->stall + c->close + c->evict + c->end_session;
     int at = (int)sim_roll((uint64_t)all);
     int64_t ms = sim_even_ns(c->ttl_ms * 2) / MS;
     if ((at -= c->pause) < 0) {
@@ -112,7 +120,9 @@ void sim_fault(void)
         stall(m);
     } else if ((at -= c->close) < 0) {
         close_client(m);
-    } else if (at - c->evict < 0) {
+    } else if ((at -= c->evict) < 0) {
         sim_evict((int)sim_roll((uint64_t)c->names));
+    } else if (at - c->end_session < 0 && m->client) {
+        sim_end_session(m);
     }
 }

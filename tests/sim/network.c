@@ -32,6 +32,7 @@ static enum sim_channel channel_of(const struct message *message)
     case GRANTED:
     case WORTH_IT:
     case EVICTED:
+    case SESSION_OVER:
         return PUSHED;
     default:
         return MAIN;

@@ -252,7 +252,7 @@ static unsigned count_leases(const struct machine *m, const struct snib__hold *h
         const struct snib__call *call = SNIB__OF(l, struct snib__call, link);
         n += call->ends && call->ends->lease && call->ends->lease->hold == h;
     }
-    return n;
+    return n + sim_several_leases(m, h);
 }
 
 /* Nobody stands in line behind itself. */
@@ -323,16 +323,20 @@ static void check_requests(const struct machine *m, struct books *books)
         SIM_CHECK(!r->finished, "an answered request is still among the tickets");
         SIM_CHECK(r->hold || !snib__list_empty(&r->in_line),
                   "ticket %llu is neither in line nor asked", (unsigned long long)r->ticket);
-        SIM_CHECK(m->paused || r->options.wait_ms <= 0 ||
+        SIM_CHECK(m->paused || m->driven || r->options.wait_ms <= 0 ||
                       m->boot_ns - r->started.boot_ns <= r->options.wait_ms * MS + bound_ns,
                   "ticket %llu waits beyond its deadline", (unsigned long long)r->ticket);
+        SIM_CHECK(m->paused || m->driven || r->options.wait_ms == 0 || /* the last may be a try */
+                      sim_several_in_time(m, r->ticket, bound_ns),
+                  "ticket %llu, for several, waits beyond its deadline",
+                  (unsigned long long)r->ticket);
     }
 }
 
 /* With all callbacks run, the user has been told the truth. */
 static void check_told_all(const struct machine *m)
 {
-    if (m->client->calls.after != &m->client->calls) {
+    if (m->client->calls.after != &m->client->calls || m->closing) {
         return;
     }
     for (int i = 0; i < ASKS; i++) {
@@ -360,12 +364,14 @@ static void check_client(const struct machine *m)
     }
     check_requests(m, &books);
     check_told_all(m);
+    sim_check_traits(m);
     SIM_CHECK(client->holds == books.holds, "holds is %u, %u counted", client->holds, books.holds);
     SIM_CHECK(client->outstanding == books.outstanding, "outstanding is %u, %u counted",
               client->outstanding, books.outstanding);
     SIM_CHECK(client->renewals_out == books.paced, "%u renewals are out, %u counted",
               client->renewals_out, books.paced);
     books.timers += client->contact.awaited;
+    books.timers += m->patient; /* its bound */
     SIM_CHECK(client->timers.owners == books.timers, "timers have %zu owners, %u counted",
               client->timers.owners, books.timers);
     SIM_CHECK(m->driven || client->agenda.after == &client->agenda, "the agenda is not empty");
@@ -430,5 +436,6 @@ void sim_check_idle(struct machine *m)
               "a ticket is left");
     SIM_CHECK(client->calls.after == &client->calls, "a callback is due");
     SIM_CHECK(client->refs == 1, "the client has %u references", client->refs);
+    SIM_CHECK(client->session.undoing == 0, "%d things are being undone", client->session.undoing);
     SIM_CHECK(m->live_count == 0, "the engine has %zu claims", m->live_count);
 }

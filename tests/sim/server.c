@@ -12,7 +12,8 @@
 
 static int64_t lease_end(int64_t ttl_ms)
 {
-    return world.config.leased ? world.now_ns + ttl_ms * MS : SNIB__NEVER;
+    return world.config.leased ? world.now_ns + ttl_ms * (100 + world.config.longer) / 100 * MS
+                               : SNIB__NEVER;
 }
 
 /* Waiters prove that they live by asking again. */
@@ -120,6 +121,7 @@ static void push(const struct waiting *w, int name, enum sim_kind kind, const st
         .kind = kind,
         .machine = w->machine,
         .life = w->life,
+        .session = world.machines[w->machine].session,
         .record = w->record,
         .owner = w->owner,
         .name = name,
@@ -189,6 +191,13 @@ static bool other_kind(const struct lock *lock, const struct message *request)
            (counted != lock->counted || (counted && request->permits != lock->permits));
 }
 
+static bool not_served(const struct message *request)
+{
+    unsigned fewer = world.config.fewer;
+    return (request->mode == SNIB_SHARED && fewer & SNIB_TRAIT_SHARED) ||
+           (request->mode == SNIB_COUNTED && fewer & SNIB_TRAIT_COUNTED);
+}
+
 static void queue_up(struct lock *lock, const struct message *request, struct message *answer)
 {
     int at = find_waiting(lock, request->owner);
@@ -221,6 +230,12 @@ static void attempt(struct lock *lock, const struct message *request, struct mes
     if (at >= 0) {
         sim_reach(PATH_YOURS_ALREADY);
         say_held(&lock->holders[at], answer);
+        return;
+    }
+    if (not_served(request)) {
+        answer->status = SNIB__FAILED;
+        answer->code = SNIB_ENOTSUP;
+        sim_reach(PATH_WITHDRAWN_WHILE_ASKED);
         return;
     }
     if (other_kind(lock, request)) {
@@ -263,7 +278,8 @@ static void renew(struct lock *lock, const struct message *request, struct messa
         answer->status = SNIB__LOST;
         return;
     }
-    lock->holders[at].ends_ns = lease_end(lock->holders[at].ttl_ms);
+    lock->holders[at].ttl_ms = request->ttl_ms;
+    lock->holders[at].ends_ns = lease_end(request->ttl_ms);
     say_held(&lock->holders[at], answer);
 }
 
@@ -304,6 +320,26 @@ static void leave(const struct message *request)
     plan();
 }
 
+/* The server ends the session of a machine that lives, and the engine may hear of it. */
+void sim_end_session(struct machine *m)
+{
+    sim_note(NOTE_ENDS_SESSION, m->index, m->session, m->life);
+    for (int i = 0; i < world.config.names; i++) {
+        const struct lock *lock = &world.locks[i];
+        for (int k = 0; k < lock->holding; k++) {
+            const struct holder *h = &lock->holders[k];
+            if (h->machine == m->index && h->life == m->life) {
+                world.records[h->record]->broken = true;
+            }
+        }
+    }
+    m->session++;
+    struct message over = {
+        .kind = SESSION_OVER, .machine = m->index, .life = m->life, .session = m->session};
+    leave(&over);
+    sim_push(&over);
+}
+
 bool sim_serve(const struct message *request, struct message *answer)
 {
     sim_note(NOTE_SERVED, request->machine, request->kind, (int64_t)request->record);
@@ -315,6 +351,7 @@ bool sim_serve(const struct message *request, struct message *answer)
     *answer = *request;
     answer->kind = ANSWER;
     answer->about = request->kind;
+    answer->session = world.machines[request->machine].session;
     answer->left_ms = 0;
     if (request->kind == ATTEMPT) {
         attempt(lock, request, answer);

@@ -8,8 +8,10 @@
  *   world.c     virtual time, the machines and their clocks, what happens next
  *   network.c   messages between machines and server: late, lost, twice
  *   engine.c    the client's half of the engine, which also checks what the core owes an engine
+ *   session.c   ... what it learns about all of its claims at once;  undoing.c: what it destroys
  *   server.c    the lock server: leases, queues, tokens
  *   users.c     programs that acquire, look, pause, cancel, release, close
+ *   several.c   ... that want several locks at once;  byhand.c: that renew by hand
  *   faults.c    pauses, clocks, cuts;  memory.c: that runs out
  *   promises.c  what must be true after every step
  *   trace.c     what happened, for the reader of a failure; and which paths were reached
@@ -28,20 +30,21 @@
 
 #define MS SNIB__MS
 
-enum { MACHINES = 4, NAMES = 3, ASKS = 20, OWNERS = 2, ENTRIES = 128 };
+enum { MACHINES = 4, NAMES = 3, ASKS = 20, OWNERS = 2, ENTRIES = 128, UNDOING = 16 };
 
 /* ---- Messages --------------------------------------------------------------------------- */
 
 /* Requests and their answers go in order within a channel, channels overtake each other. */
 enum sim_channel { MAIN, RENEWALS, PUSHED, CHANNELS };
 
-enum sim_kind { ATTEMPT, RENEW, RELEASE, LEAVE, ANSWER, GRANTED, WORTH_IT, EVICTED };
+enum sim_kind { ATTEMPT, RENEW, RELEASE, LEAVE, ANSWER, GRANTED, WORTH_IT, EVICTED, SESSION_OVER };
 
 struct message {
     enum sim_kind kind;
     enum sim_kind about; /* of an ANSWER: what it answers */
     int machine;
-    unsigned life; /* of the machine's client */
+    unsigned life;    /* of the machine's client */
+    unsigned session; /* of that at the server, when it answered */
     size_t record;
     uint64_t request;
     uint64_t owner;
@@ -78,6 +81,8 @@ struct sim_config {
     bool leased;
     int64_t ttl_ms, timeout_ms, recheck_ms;
     int64_t handover_ms; /* the lease of a lock handed over; 0: as any other */
+    int longer;          /* a lease is for so many percent more than was asked for */
+    unsigned fewer;      /* traits that turn out at contact not to be had */
     unsigned span;       /* most tokens of a grant; 0: no such thing */
     unsigned renewals;   /* regular ones under way at the same time; 0: as shipped */
 
@@ -91,8 +96,12 @@ struct sim_config {
     bool slow_loop;                                     /* callbacks wait */
     int64_t between_faults_ms;                          /* 0: none of the following */
     int pause, suspend, slew, cut, stall, close, evict; /* weights */
+    int end_session;                                    /* of a machine, at the server; the same */
 
     int shared, try_once, deadline, cancel, owner, max_hold, min_left, no_renew, mismatch;
+    int several;             /* acquires of more than one name */
+    int by_hand;             /* leases that are verified or renewed by hand */
+    int released_async;      /* releases that want to be told */
     int hasty;               /* callbacks that act at once */
     int64_t hold_ms, gap_ms; /* most */
 };
@@ -102,6 +111,9 @@ struct sim_config {
 /* One acquire and what came of it. */
 struct ask {
     bool used, finished, cancelled, awry; /* awry: of another kind than the others */
+    bool several;                         /* names, and not finished */
+    bool over; /* its owner had the lock when it asked, but by the clock no more */
+    bool busy; /* somebody waits in a call about its lease */
     int machine;
     unsigned life;
     uint64_t number; /* in the order of asking on this machine */
@@ -118,6 +130,14 @@ struct ask {
 
 /* ---- A machine: one process with a client ----------------------------------------------- */
 
+/* A release without an answer that the engine repeats, when the claim is gone. */
+struct undo {
+    size_t record;
+    uint64_t request;
+    int64_t due_ns; /* on BOOTTIME */
+    int tries;
+};
+
 struct machine {
     int index;
     snib *client; /* NULL: closed */
@@ -125,6 +145,11 @@ struct machine {
     bool paused, suspended, dead; /* dead: not a word gets out any more */
     bool driven;                  /* inside a blocking call */
     bool closing;                 /* inside snib_close */
+    bool patient;                 /* ... which waits for the engine */
+    int64_t closing_ns;           /* since when, on BOOTTIME */
+    unsigned session, heard;      /* at the server; the one that the engine knows to be over */
+    bool contact;                 /* the engine has heard from the server */
+    int released_async;           /* releases that will be told */
     int64_t boot_ns, raw_ns;
     int64_t boot_ppm, raw_ppm;
     int64_t lag_ns;    /* how late the next look at a timer is */
@@ -139,6 +164,8 @@ struct machine {
     size_t letters, letter_room;
     size_t *live; /* records the engine still has */
     size_t live_count, live_room;
+    struct undo undoing[UNDOING];
+    int undoing_count;
     int in_upcall, in_slot, said;
     struct ask asks[ASKS];
     uint64_t asked;
@@ -171,7 +198,8 @@ struct record {
     uint64_t token; /* of the server's last grant */
     uint64_t seen_token;
     unsigned seen_passes;
-    enum snib__stage stage;
+    uint64_t told_token; /* the last that a user got with a lease of its own */
+    enum snib__stage stage, stage_before;
     bool lost;
 };
 
@@ -204,7 +232,18 @@ struct lock {
 
 /* ---- The world -------------------------------------------------------------------------- */
 
-enum sim_event_kind { TO_SERVER, TO_CLIENT, ASK, CANCEL, LOOK, GIVE_BACK, RESUME, FAULT, REOPEN };
+enum sim_event_kind {
+    TO_SERVER,
+    TO_CLIENT,
+    ASK,
+    CANCEL,
+    LOOK,
+    PROVE,
+    GIVE_BACK,
+    RESUME,
+    FAULT,
+    REOPEN
+};
 
 struct event {
     int64_t at_ns;
@@ -219,7 +258,8 @@ struct world {
     struct sim_config config;
     uint64_t dice, bytes;
     int64_t now_ns;
-    bool calm; /* no more faults, no more asks */
+    bool calm;     /* no more faults, no more asks */
+    bool blocking; /* a machine is inside a call that waits: one at a time */
     struct event *events;
     size_t event_count, event_room;
     uint64_t event_order;
@@ -254,6 +294,7 @@ void sim_calm(void);
 void sim_end(void);
 void sim_post(struct event *event, int64_t at_ns);
 void sim_enter(struct machine *m);
+int64_t sim_true_time(const struct machine *m, int64_t boot_ns);
 void sim_crank(struct machine *m);
 void sim_pause(struct machine *m, int64_t ms, bool suspended);
 void sim_resume(struct machine *m);
@@ -276,11 +317,26 @@ void sim_expire(struct machine *m);                                 /* requests 
 int64_t sim_engine_due(const struct machine *m);                    /* on BOOTTIME */
 struct record *sim_record_of(const struct snib__hold *h);           /* NULL: not started */
 void sim_report(struct record *r, enum snib_state state);
+void sim_reach_report(enum snib__stage stage);
+
+/* session.c */
+void sim_report_session(struct machine *m, enum snib_state state);
+void sim_make_contact(struct machine *m);
+bool sim_withdrawn(const struct machine *m, int mode); /* locks of that mode: known to be not had */
+void sim_check_traits(const struct machine *m);
+
+/* undoing.c */
+void sim_undo(struct machine *m, size_t record);
+bool sim_undone(struct machine *m, const struct message *answer);
+void sim_undo_again(struct machine *m); /* those that are due */
+int64_t sim_undo_due(const struct machine *m);
+void sim_undo_forget(struct machine *m);
 
 /* server.c */
 bool sim_serve(const struct message *request, struct message *answer);
 void sim_server_expire(void);
 void sim_evict(int name);
+void sim_end_session(struct machine *m);
 const struct holder *sim_holder(int name, uint64_t owner);
 bool sim_server_idle(void);
 
@@ -303,6 +359,23 @@ void sim_give_back(struct ask *ask);
 void sim_give_back_calmly(struct ask *ask);
 void sim_event(const struct event *event);
 bool sim_users_idle(void);
+struct ask *sim_free_ask(struct machine *m, int name, const snib_options *options);
+void sim_finished(struct ask *ask, snib_lease *lease); /* and what it does next */
+void sim_refused(struct ask *ask, const snib_error *err);
+void sim_later(const struct ask *ask, enum sim_event_kind kind, int64_t span_ns);
+bool sim_closed(const struct ask *ask);
+
+/* several.c */
+struct ask *sim_ask_several(struct machine *m, const int names[], size_t n,
+                            const snib_options *options);
+bool sim_ask_any_several(struct machine *m, const snib_options *options);
+bool sim_several_in_time(const struct machine *m, snib_ticket ticket, int64_t bound_ns);
+unsigned sim_several_leases(const struct machine *m, const struct snib__hold *h);
+
+/* byhand.c */
+void sim_prove(struct ask *ask);
+bool sim_release_async(struct ask *ask, bool lost); /* false: not this time */
+
 const char *sim_name(int name);
 
 /* promises.c */
@@ -338,6 +411,26 @@ bool sim_believes(const struct snib__hold *h, const struct machine *m);
     X(REPORTED_RELEASING)                                                                          \
     X(REPORTED_OTHERWISE)                                                                          \
     X(REPORTED_DOUBTFUL)                                                                           \
+    X(REPORTED_ALL)                                                                                \
+    X(GRANT_OF_AN_OLD_SESSION)                                                                     \
+    X(WITHDRAWN)                                                                                   \
+    X(WITHDRAWN_WHILE_ASKED)                                                                       \
+    X(UNDONE)                                                                                      \
+    X(UNDOING_GIVEN_UP)                                                                            \
+    X(CLOSED_PATIENTLY)                                                                            \
+    X(CLOSED_WHILE_UNDOING)                                                                        \
+    X(CLOSED_AT_THE_BOUND)                                                                         \
+    X(SEVERAL_GRANTED)                                                                             \
+    X(SEVERAL_REFUSED)                                                                             \
+    X(SEVERAL_LOST)                                                                                \
+    X(VERIFIED)                                                                                    \
+    X(RENEWED_BY_HAND)                                                                             \
+    X(RENEWED_NO_RENEW)                                                                            \
+    X(PROVE_UNKNOWN)                                                                               \
+    X(PROVE_LOST)                                                                                  \
+    X(RELEASED_ASYNC)                                                                              \
+    X(LATE_ANSWER_WHILE_WANTED)                                                                    \
+    X(ASKED_WHEN_OVER)                                                                             \
     X(DOUBTFUL)                                                                                    \
     X(RECOVERED)                                                                                   \
     X(KEPT_THROUGH_THE_CALM)                                                                       \
@@ -421,6 +514,12 @@ static inline void sim_reach(enum sim_path path)
     X(CANCELS, "cancels ticket %lld: code %lld")                                                   \
     X(LOOKS, "looks: state %lld, left %lld ms")                                                    \
     X(RELEASES, "releases ticket %lld: code %lld")                                                 \
+    X(RELEASED, "is told: release of ticket %lld answered with code %lld")                         \
+    X(PROVES, "verifies or renews ticket %lld: ttl %lld ms")                                       \
+    X(PROVED, "  ticket %lld: code %lld")                                                          \
+    X(UNDOES, "engine: destroys what is left of claim %lld, time %lld")                            \
+    X(ENDS_SESSION, "server: the session ends, %lld were before; life %lld")                       \
+    X(WITHDRAWS, "engine: no traits %lld; session %lld")                                           \
     X(ATTEMPTS, "engine: attempt of claim %lld on name %lld")                                      \
     X(RENEWS, "engine: renew claim %lld of %lld")                                                  \
     X(LEAVES, "engine: release claim %lld on name %lld")                                           \

@@ -37,7 +37,10 @@ static void draw_faults(struct sim_config *c)
     c->stall = maybe(40, 4);
     c->close = maybe(20, 2);
     c->evict = maybe(10, 3);
-    if (c->pause + c->suspend + c->slew + c->cut + c->stall + c->close + c->evict == 0) {
+    c->end_session = maybe(15, 3);
+    if (c->pause + c->suspend + c->slew + c->cut + c->stall + c->close + c->evict +
+            c->end_session ==
+        0) {
         c->between_faults_ms = 0;
     }
 }
@@ -55,6 +58,9 @@ static void draw_users(struct sim_config *c)
     c->no_renew = maybe(20, 40);
     c->mismatch = maybe(10, 30);
     c->hasty = maybe(30, 60);
+    c->several = maybe(30, 40);
+    c->by_hand = maybe(30, 60);
+    c->released_async = maybe(40, 80);
     c->hold_ms = sim_chance(50) ? c->ttl_ms * 2 : c->ttl_ms / 4;
     c->gap_ms = c->ttl_ms / (c->asks > 15 ? 100 : sim_chance(50) ? 1 : 10);
 }
@@ -64,7 +70,7 @@ static void draw_clean(struct sim_config *c)
 {
     c->clean = true;
     c->slow = c->lose = c->lose_answer = c->refused = c->no_memory = 0;
-    c->pause = c->suspend = c->cut = c->stall = c->evict = 0;
+    c->pause = c->suspend = c->cut = c->stall = c->evict = c->end_session = 0;
     c->between_faults_ms = c->slew + c->close ? c->between_faults_ms : 0;
     int64_t most_ms = c->timeout_ms / 4 < c->ttl_ms / 40 ? c->timeout_ms / 4 : c->ttl_ms / 40;
     c->delay_ms = c->delay_ms > most_ms ? most_ms : c->delay_ms;
@@ -88,6 +94,10 @@ void sim_draw_config(struct sim_config *c, uint64_t seed)
     c->handover_ms = c->style == HANDS_OVER && sim_chance(40) ? c->ttl_ms / 4 : 0;
     for (int i = 0; i < c->names; i++) {
         c->permits[i] = sim_chance(25) ? 1 + (unsigned)sim_roll(3) : 0;
+    }
+    c->longer = c->leased && sim_chance(15) ? 1 + (int)sim_roll(100) : 0;
+    if (sim_chance(10)) {
+        c->fewer = sim_chance(50) ? SNIB_TRAIT_SHARED : SNIB_TRAIT_COUNTED;
     }
     c->span = c->leased && sim_chance(50) ? 2 + (unsigned)sim_roll(5) : 0;
     c->renewals = sim_chance(30) ? 1 + (unsigned)sim_roll(3) : 0;

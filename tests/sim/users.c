@@ -15,7 +15,7 @@ const char *sim_name(int name)
     return names[name];
 }
 
-static void later(const struct ask *ask, enum sim_event_kind kind, int64_t span_ns)
+void sim_later(const struct ask *ask, enum sim_event_kind kind, int64_t span_ns)
 {
     struct machine *m = &world.machines[ask->machine];
     struct event event = {
@@ -27,7 +27,7 @@ static void later(const struct ask *ask, enum sim_event_kind kind, int64_t span_
     sim_post(&event, world.now_ns + span_ns);
 }
 
-static bool closed(const struct ask *ask)
+bool sim_closed(const struct ask *ask)
 {
     const struct machine *m = &world.machines[ask->machine];
     return !m->client || m->closing || m->life != ask->life;
@@ -35,7 +35,7 @@ static bool closed(const struct ask *ask)
 
 static bool stands_in_line(const struct ask *ask)
 {
-    return ask->used && !ask->finished && ask->options.wait_ms != 0;
+    return ask->used && !ask->finished && !ask->several && ask->options.wait_ms != 0;
 }
 
 /* ---- Answers ---------------------------------------------------------------------------- */
@@ -79,6 +79,12 @@ static void check_grant(struct ask *ask, const snib_lease *lease)
         if (o->mode == SNIB_EXCLUSIVE && o->wait_ms != 0) {
             check_order(ask);
         }
+        struct record *r = sim_record_of(lease->hold);
+        SIM_CHECK(!r || o->mode != SNIB_EXCLUSIVE || r->told_token != snib_token(lease),
+                  "two have been told token %llu", (unsigned long long)snib_token(lease));
+        if (r) {
+            r->told_token = snib_token(lease);
+        }
     }
     if (!world.config.leased) {
         sim_reach(PATH_GRANTED_WITHOUT_LEASE);
@@ -88,8 +94,12 @@ static void check_grant(struct ask *ask, const snib_lease *lease)
 static bool deadline_passed(const struct ask *ask)
 {
     const struct machine *m = &world.machines[ask->machine];
-    return ask->options.wait_ms > 0 &&
-           m->boot_ns - ask->started.boot_ns >= ask->options.wait_ms * MS;
+    int64_t waited_ns = m->boot_ns - ask->started.boot_ns;
+    if (ask->several) { /* what each takes is counted on the faster clock, and they may take turns
+                         */
+        waited_ns = snib__elapsed_ns(ask->started, sim_clock(m)) * 5 / 4;
+    }
+    return ask->options.wait_ms > 0 && waited_ns >= ask->options.wait_ms * MS;
 }
 
 static bool engine_said_busy(const struct ask *ask)
@@ -119,7 +129,7 @@ static bool may_fail_with(const struct ask *ask, int code)
         return deadline_passed(ask);
     case SNIB_ELOST:
         sim_reach(o->min_left_ms > 0 ? PATH_MIN_LEFT_REFUSED : PATH_REENTRY_REFUSED_LOST);
-        return o->min_left_ms > 0 || o->owner;
+        return o->min_left_ms > 0 || o->owner || ask->several;
     case SNIB_EKIND:
         if (o->owner) {
             sim_reach(PATH_REENTRY_REFUSED_KIND);
@@ -128,6 +138,8 @@ static bool may_fail_with(const struct ask *ask, int code)
     case SNIB_EDEADLK:
         sim_reach(PATH_REENTRY_REFUSED_DEADLOCK);
         return o->owner && o->mode == SNIB_EXCLUSIVE;
+    case SNIB_ENOTSUP:
+        return world.config.fewer && o->mode != SNIB_EXCLUSIVE;
     case SNIB_ENOMEM:
         return world.config.no_memory > 0;
     case SNIB_EDENIED:
@@ -151,21 +163,51 @@ static void act_in_callback(struct ask *ask)
         sim_give_back(ask);
         break;
     case 2:
-        if (!closed(ask)) {
+        if (!sim_closed(ask)) {
             sim_cancel(&m->asks[sim_roll(ASKS)]);
         }
         break;
     case 3:
-        if (!m->closing && m->client && world.config.close && sim_chance(30)) {
+        if (!m->closing && m->client && world.config.close && sim_chance(30) &&
+            (m->released_async == 0 || !world.blocking)) {
             sim_reach(PATH_CLOSED_IN_CALLBACK);
             sim_close(m, false);
         }
         break;
     default:
-        if (m->asks_left > 0 && !closed(ask)) {
+        if (m->asks_left > 0 && !sim_closed(ask)) {
             sim_ask_any(m);
         }
         break;
+    }
+}
+
+void sim_refused(struct ask *ask, const snib_error *err)
+{
+    SIM_CHECK(!ask->cancelled || err->code == SNIB_ECANCELED, "cancelled, but %s",
+              snib_errname(err->code));
+    SIM_CHECK(may_fail_with(ask, err->code), "ticket %llu: %s, which cannot be: %s",
+              (unsigned long long)ask->ticket, snib_errname(err->code), err->message);
+    SIM_CHECK(err->message[0] != '\0', "an error without a message");
+    ask->finished = true;
+    ask->used = false;
+}
+
+void sim_finished(struct ask *ask, snib_lease *lease)
+{
+    ask->finished = true;
+    ask->lease = lease;
+    ask->told = SNIB_HELD;
+    sim_note(NOTE_TOKEN, ask->machine, (int64_t)snib_token(lease), 0);
+    if (!world.config.scripted || world.calm) {
+        int64_t hold_ms = world.calm ? 5 : world.config.hold_ms;
+        sim_later(ask, GIVE_BACK, sim_even_ns(hold_ms));
+        for (uint64_t n = sim_roll(3); n > 0; n--) {
+            sim_later(ask, LOOK, sim_span_ns(hold_ms));
+        }
+        if (sim_chance(world.config.by_hand)) {
+            sim_later(ask, PROVE, sim_even_ns(hold_ms));
+        }
     }
 }
 
@@ -178,27 +220,15 @@ static void on_done(snib_lease *lease, const snib_error *err, void *arg)
     SIM_CHECK(ask->used && !ask->finished, "ticket %llu is answered twice",
               (unsigned long long)ask->ticket);
     SIM_CHECK((lease != NULL) == (err == NULL), "neither a lease nor an error, or both");
-    ask->finished = true;
-    ask->lease = lease;
-    ask->told = SNIB_HELD;
+    SIM_CHECK(!ask->over || code == SNIB_ELOST || code == SNIB_ENOMEM,
+              "the owner's lock was over by the clock, and the answer is %s", snib_errname(code));
     if (!lease) {
-        SIM_CHECK(!ask->cancelled || code == SNIB_ECANCELED, "cancelled, but %s",
-                  snib_errname(code));
-        SIM_CHECK(may_fail_with(ask, code), "ticket %llu: %s, which cannot be: %s",
-                  (unsigned long long)ask->ticket, snib_errname(code), err->message);
-        SIM_CHECK(err->message[0] != '\0', "an error without a message");
-        ask->used = false;
+        sim_refused(ask, err);
         return;
     }
+    ask->finished = true;
     check_grant(ask, lease);
-    sim_note(NOTE_TOKEN, ask->machine, (int64_t)snib_token(lease), 0);
-    if (!world.config.scripted || world.calm) {
-        int64_t hold_ms = world.calm ? 5 : world.config.hold_ms;
-        later(ask, GIVE_BACK, sim_even_ns(hold_ms));
-        for (uint64_t n = sim_roll(3); n > 0; n--) {
-            later(ask, LOOK, sim_span_ns(hold_ms));
-        }
-    }
+    sim_finished(ask, lease);
     act_in_callback(ask);
 }
 
@@ -228,7 +258,7 @@ static void on_event(const snib_event *event, void *arg)
 
 /* ---- Acting ----------------------------------------------------------------------------- */
 
-struct ask *sim_ask(struct machine *m, int name, const snib_options *options)
+struct ask *sim_free_ask(struct machine *m, int name, const snib_options *options)
 {
     struct ask *ask = NULL;
     for (int i = 0; i < ASKS && !ask; i++) {
@@ -243,6 +273,36 @@ struct ask *sim_ask(struct machine *m, int name, const snib_options *options)
     ask->name = name;
     ask->options = *options;
     ask->started = sim_clock(m);
+    return ask;
+}
+
+/* Its owner had the lock, and by the clock has it no more. */
+static bool was_lost(const struct machine *m, int name, const void *owner)
+{
+    bool had = false;
+    const struct snib__list *all = &m->client->all_holds;
+    for (const struct snib__list *l = all->after; owner && l != all; l = l->after) {
+        const struct snib__hold *h = SNIB__OF(l, struct snib__hold, in_client);
+        if (h->owner == owner && h->lease_count > 0 && strcmp(h->line->name, sim_name(name)) == 0) {
+            if (sim_believes(h, m)) {
+                return false;
+            }
+            had = true;
+        }
+    }
+    return had;
+}
+
+struct ask *sim_ask(struct machine *m, int name, const snib_options *options)
+{
+    struct ask *ask = sim_free_ask(m, name, options);
+    if (!ask) {
+        return NULL;
+    }
+    ask->over = was_lost(m, name, options->owner);
+    if (ask->over) {
+        sim_reach(PATH_ASKED_WHEN_OVER);
+    }
     sim_enter(m);
     char borrowed[16], label[16];
     snprintf(borrowed, sizeof borrowed, "%s", sim_name(name));
@@ -256,10 +316,14 @@ struct ask *sim_ask(struct machine *m, int name, const snib_options *options)
     sim_note(NOTE_OPTIONS, m->index, o.mode, o.wait_ms);
     sim_note(NOTE_LIMITS, m->index, o.max_hold_ms, o.min_left_ms);
     sim_note(NOTE_OWNER, m->index, o.owner ? (const char *)o.owner - m->owners : -1, o.ttl_ms);
+    bool withdrawn = sim_withdrawn(m, o.mode);
     int rc = snib_acquire_async(&ask->ticket, m->client, borrowed, &o, on_done, ask, &error);
     SIM_CHECK(rc == 0 || (m->closing && rc == SNIB_ESTATE) ||
-                  (world.config.no_memory && rc == SNIB_ENOMEM),
+                  (world.config.no_memory && rc == SNIB_ENOMEM) ||
+                  (withdrawn && rc == SNIB_ENOTSUP),
               "acquire: %s", error.message);
+    SIM_CHECK(!withdrawn || rc < 0, "a lock of mode %d, which the service does not have",
+              options->mode);
     memset(borrowed, '?', sizeof borrowed); /* arguments are copied */
     memset(label, '?', sizeof label);
     memset(&o, 0xa5, sizeof o);
@@ -303,9 +367,12 @@ void sim_ask_any(struct machine *m)
     }
     o.on_event = sim_chance(60) ? on_event : NULL;
     m->asks_left--;
+    if (sim_chance(c->several) && sim_ask_any_several(m, &o)) {
+        return;
+    }
     struct ask *ask = sim_ask(m, name, &o);
     if (ask && sim_chance(c->cancel)) {
-        later(ask, CANCEL, sim_span_ns(c->ttl_ms));
+        sim_later(ask, CANCEL, sim_span_ns(c->ttl_ms));
     }
 }
 
@@ -329,7 +396,7 @@ static void reach_cancel(const struct machine *m, const struct ask *ask)
 void sim_cancel(struct ask *ask)
 {
     struct machine *m = &world.machines[ask->machine];
-    if (!ask->used || !ask->ticket || closed(ask) || ask->cancelled) {
+    if (!ask->used || !ask->ticket || sim_closed(ask) || ask->cancelled) {
         return;
     }
     reach_cancel(m, ask);
@@ -347,8 +414,16 @@ void sim_cancel(struct ask *ask)
 /* The descriptor says the same as the state. Asking for it may bring the engine's word. */
 static void check_descriptor(struct ask *ask)
 {
+    const struct snib__hold *h = ask->lease->hold;
+    const struct record *r = sim_record_of(h);
+    bool listened = h->claim.listens;
+    int renewals = r->renewals;
     struct pollfd fd = {.fd = snib_fd(ask->lease), .events = POLLIN};
     SIM_CHECK(fd.fd >= 0, "no descriptor");
+    SIM_CHECK(listened || h->renewal != SNIB__RENEWAL_IN_TURN,
+              "an urgent renewal waits behind the regular ones");
+    SIM_CHECK(listened || !snib__hold_valid(h) || r->renewals > renewals || r->open[SNIB__RENEW],
+              "the engine does not hear that somebody listens");
     int state = snib_state(ask->lease);
     SIM_CHECK(poll(&fd, 1, 0) == (state != SNIB_HELD), "the descriptor of a lease in state %d",
               state);
@@ -373,9 +448,9 @@ void sim_look(struct ask *ask)
     SIM_CHECK(believed == (state == SNIB_HELD || state == SNIB_DOUBTFUL), "state %d, believed %d",
               state, believed);
     SIM_CHECK(believed || left_ms <= 0, "state %d with %lld ms left", state, (long long)left_ms);
-    SIM_CHECK(state != SNIB_RELEASED || closed(ask), "RELEASED, but the client is open");
+    SIM_CHECK(state != SNIB_RELEASED || sim_closed(ask), "RELEASED, but the client is open");
     ask->saw_lost = state == SNIB_LOST;
-    if (!closed(ask) && sim_chance(5)) {
+    if (!sim_closed(ask) && sim_chance(5)) {
         check_descriptor(ask);
     }
 }
@@ -386,16 +461,23 @@ void sim_give_back(struct ask *ask)
     if (!ask->used || !ask->lease) {
         return;
     }
+    if (ask->busy) { /* a lease is not released under a call about it */
+        sim_later(ask, GIVE_BACK, sim_span_ns(10) + MS);
+        return;
+    }
     sim_enter(m);
     const struct snib__hold *h = ask->lease->hold;
-    bool lost = h->lost || (!closed(ask) && !sim_believes(h, m));
-    sim_reach(lost          ? PATH_RELEASED_AFTER_LOSS
-              : closed(ask) ? PATH_RELEASED_AFTER_CLOSE
-                            : PATH_RELEASED_BEFORE_LOSS);
-    const struct record *r = closed(ask) ? NULL : sim_record_of(h);
+    bool lost = h->lost || (!sim_closed(ask) && !sim_believes(h, m));
+    sim_reach(lost              ? PATH_RELEASED_AFTER_LOSS
+              : sim_closed(ask) ? PATH_RELEASED_AFTER_CLOSE
+                                : PATH_RELEASED_BEFORE_LOSS);
+    const struct record *r = sim_closed(ask) ? NULL : sim_record_of(h);
     SIM_CHECK(!r || !r->survives || r->reported || h->stage == SNIB__STAGE_HELD ||
                   world.now_ns < world.recovered_ns,
               "kept through the calm, but in stage %d", (int)h->stage);
+    if (sim_release_async(ask, lost)) {
+        return;
+    }
     snib_error error;
     int rc = snib_release(&ask->lease, &error);
     sim_note(NOTE_RELEASES, m->index, (int64_t)ask->ticket, rc);
@@ -414,11 +496,11 @@ void sim_give_back_calmly(struct ask *ask)
     if (!ask->used || !ask->lease) {
         return;
     }
-    if (closed(ask) || !c->leased || sim_chance(50)) {
-        later(ask, GIVE_BACK, sim_span_ns(10));
+    if (sim_closed(ask) || !c->leased || sim_chance(50)) {
+        sim_later(ask, GIVE_BACK, sim_span_ns(10));
         return;
     }
-    later(ask, GIVE_BACK, c->ttl_ms * 3 / 2 * MS);
+    sim_later(ask, GIVE_BACK, c->ttl_ms * 3 / 2 * MS);
     const struct snib__hold *h = ask->lease->hold;
     struct record *r = sim_record_of(h);
     int64_t needed_ms = h->claim.ttl_ms / 12 + 3 * c->timeout_ms + 6 * c->delay_ms + 200;
@@ -460,6 +542,9 @@ void sim_event(const struct event *event)
         break;
     case LOOK:
         sim_look(ask);
+        break;
+    case PROVE:
+        sim_prove(ask);
         break;
     default:
         sim_give_back(ask);

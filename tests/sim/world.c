@@ -108,7 +108,7 @@ static void advance(int64_t to_ns)
 }
 
 /* When a boot clock will show this, unless its rate changes. */
-static int64_t true_time(const struct machine *m, int64_t boot_ns)
+int64_t sim_true_time(const struct machine *m, int64_t boot_ns)
 {
     int64_t left = boot_ns - m->boot_ns;
     if (left <= 0) {
@@ -235,7 +235,7 @@ static int64_t machine_due(const struct machine *m)
         timer = snib__timers_next(&m->client->timers);
     }
     if (timer != SNIB__NEVER) {
-        timer = true_time(m, snib__later(timer, m->lag_ns));
+        timer = sim_true_time(m, snib__later(timer, m->lag_ns));
     }
     return timer < due ? timer : due;
 }
@@ -287,11 +287,13 @@ static void run_callbacks(struct machine *m)
 void sim_crank(struct machine *m)
 {
     sim_enter(m);
+    snib *client = m->client;
     if (m->driven) {
+        pthread_mutex_lock(&client->lock);
         read_letters(m);
+        pthread_mutex_unlock(&client->lock);
         return;
     }
-    snib *client = m->client;
     snib__enter(client);
     note_deadlines(m);
     if (!world.config.scripted && sim_chance(25)) { /* the timers may come before the letters */
@@ -397,6 +399,20 @@ void sim_open(struct machine *m)
     }
 }
 
+/* A close that waits for the engine, as it does where there are threads. The thread of callbacks
+ * stays away because the program seems to have a loop, of which nothing comes. */
+static void be_patient(struct machine *m)
+{
+    m->patient = world.blocking = true;
+    m->closing_ns = m->boot_ns;
+    if (m->undoing_count > 0) {
+        sim_reach(PATH_CLOSED_WHILE_UNDOING);
+    }
+    m->client->manual = false;
+    m->client->own_loop = true;
+    m->client->event_fd = -1;
+}
+
 void sim_close(struct machine *m, bool dead)
 {
     snib *client = m->client;
@@ -412,11 +428,18 @@ void sim_close(struct machine *m, bool dead)
     m->dead = dead;
     m->letters = 0;
     m->closing = true;
+    if (!dead && !world.config.scripted && !world.blocking &&
+        (m->released_async > 0 || sim_chance(50))) {
+        be_patient(m);
+    }
     sim_enter(m);
     snib_close(client); /* runs callbacks */
     m->client = NULL;
     m->closing = false;
     m->dead = false;
+    if (m->patient) {
+        m->patient = world.blocking = false;
+    }
 }
 
 void sim_begin(const struct sim_config *config)
