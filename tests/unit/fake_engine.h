@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_TESTS_FAKE_ENGINE_H
+#define SNIB_TESTS_FAKE_ENGINE_H
+
+/*
+ * The smallest engine there is, for tests of what the core does for an engine: everything is
+ * granted and freed at once, and hooks of the test run inside the slots, with the mutex held.
+ */
+
+#include "core/client.h"
+
+#include "check.h"
+
+enum { FAKE_FDS = SNIB__SLEEP_MOST };
+
+static struct {
+    void (*on_attempt)(struct snib__claim *);
+    void (*on_release)(struct snib__session *);
+    void (*on_drive)(struct snib__session *); /* each time around */
+    void (*on_close)(struct snib__session *);
+    struct pollfd fds[FAKE_FDS]; /* to be slept on */
+    size_t fd_count;
+    atomic_int drives, rounds;
+    uint64_t token;
+    bool silent; /* attempts are not answered */
+} fake;
+
+static int fake_open(struct snib__session *s, snib_error *err)
+{
+    (void)s, (void)err;
+    return SNIB_OK;
+}
+
+static void fake_close(struct snib__session *s)
+{
+    if (fake.on_close) {
+        fake.on_close(s);
+    }
+}
+
+static void fake_attempt(struct snib__claim *claim)
+{
+    struct snib__result held = {.status = SNIB__HELD, .token = ++fake.token, .since = snib__now()};
+    if (fake.on_attempt) {
+        fake.on_attempt(claim);
+    }
+    if (!fake.silent) {
+        snib__answer(claim, SNIB__ATTEMPT, &held);
+    }
+}
+
+static void fake_renew(struct snib__claim *const claims[], size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct snib__result held = {.status = SNIB__HELD, .since = snib__now()};
+        snib__answer(claims[i], SNIB__RENEW, &held);
+    }
+}
+
+static void fake_release(struct snib__claim *claim)
+{
+    struct snib__result freed = {.status = SNIB__FREED};
+    struct snib__session *s = claim->session;
+    if (fake.on_release) {
+        fake.on_release(s);
+    }
+    snib__answer(claim, SNIB__RELEASE, &freed);
+}
+
+static void fake_drive(struct snib__session *s, int64_t until_ns)
+{
+    atomic_fetch_add(&fake.drives, 1);
+    do {
+        atomic_fetch_add(&fake.rounds, 1);
+        if (fake.on_drive) {
+            fake.on_drive(s);
+        }
+    } while (snib__now().boot_ns < until_ns && !snib__sleep(s, fake.fds, fake.fd_count, until_ns));
+}
+
+static void fake_query(struct snib__query *query)
+{
+    snib__finish(query, SNIB_ENOTSUP, 0, NULL);
+}
+
+static const struct snib__param fake_params[] = {{.name = NULL}};
+
+static const struct snib__engine fake_engine = {
+    .abi = SNIB__ENGINE_ABI,
+    .scheme = "fake",
+    .aliases = "",
+    .summary = "grants everything",
+    .promise = "none",
+    .traits = SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED,
+    .params = fake_params,
+    .open = fake_open,
+    .close = fake_close,
+    .attempt = fake_attempt,
+    .renew = fake_renew,
+    .release = fake_release,
+    .drive = fake_drive,
+    .inspect = fake_query,
+    .evict = fake_query,
+    .examine = fake_query,
+};
+
+static inline snib *fake_client(const char *url)
+{
+    snib *client = NULL;
+    snib_error error;
+    CHECK_OK(snib__open_engine(&client, &fake_engine, url, false, &error), error.message);
+    return client;
+}
+
+static inline snib_lease *fake_acquire(snib *client, const snib_options *options)
+{
+    snib_lease *lease = NULL;
+    snib_error error;
+    CHECK_OK(snib_acquire(&lease, client, "name", options, &error), error.message);
+    return lease;
+}
+
+#endif
