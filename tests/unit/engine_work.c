@@ -143,6 +143,7 @@ static struct snib__work *parents;
 static void end_in_child(void *arg)
 {
     snib__work_end(parents);
+    CHECK(!snib__work_abandoned(parents));
     CHECK_INT(((struct job *)arg)->drops, ==, 0);
 }
 
