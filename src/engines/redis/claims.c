@@ -125,7 +125,12 @@ static void on_renew(struct snib__redis *r, struct snib__bid *b, const struct sn
         return;
     }
     if (a->word != SNIB__ANSWER_HELD) {
+        char broken[160];
         struct snib__result lost = {.status = SNIB__LOST, .reason = "the server no longer has it"};
+        if (a->word == SNIB__ANSWER_BROKEN) { /* it stays there until we release it */
+            snprintf(broken, sizeof broken, "broken by %.120s", a->holder);
+            lost.reason = broken;
+        }
         answer(b, SNIB__RENEW, &lost);
         return;
     }
@@ -148,6 +153,9 @@ static void on_renew(struct snib__redis *r, struct snib__bid *b, const struct sn
 static enum snib__status status_of_release(const struct snib__bid *b, bool repeated,
                                            const struct snib__layout_answer *a)
 {
+    if (a->word == SNIB__ANSWER_DONE && b->claim->adopted && !repeated) {
+        return SNIB__LOST; /* by the one who is dead, or by another who gave it back for him */
+    }
     if (a->word != SNIB__ANSWER_NONE) {
         return SNIB__FREED;
     }

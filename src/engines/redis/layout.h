@@ -31,7 +31,8 @@ struct snib__wish {
     /* Release: until when an attempt may still arrive, by the server's clock; 0: none can, -1: not
      * known. */
     int64_t loose_ms;
-    uint64_t token; /* evict: whose */
+    uint64_t token; /* evict: whose, */
+    bool force;     /* and whether it is taken away or asked for; `who` asks */
 };
 
 enum snib__answer_word {
@@ -42,10 +43,12 @@ enum snib__answer_word {
     SNIB__ANSWER_KIND, /* in use with other permits, or as another sort of lock */
     SNIB__ANSWER_LATE, /* arrived after its time, or after its release */
     /* to a renewal, a release or an eviction */
-    SNIB__ANSWER_GONE, /* was the owner's, and is not any more */
-    SNIB__ANSWER_LEFT, /* was waiting */
-    SNIB__ANSWER_DONE, /* released before */
-    SNIB__ANSWER_NONE  /* not here */
+    SNIB__ANSWER_BROKEN, /* a renewal: `holder` wants it given up; nothing was extended */
+    SNIB__ANSWER_ASKED,  /* an eviction: its holder has it for `holder_left_ms` at the most */
+    SNIB__ANSWER_GONE,   /* was the owner's, and is not any more */
+    SNIB__ANSWER_LEFT,   /* was waiting */
+    SNIB__ANSWER_DONE,   /* released before */
+    SNIB__ANSWER_NONE    /* not here */
 };
 
 struct snib__layout_answer {

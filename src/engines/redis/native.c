@@ -71,6 +71,8 @@ void snib__native_evict(struct snib__command *c, const struct snib__wish *wish)
 {
     begin(c, &snib__native_evict_script, wish);
     snib__command_number(c, (int64_t)wish->token);
+    snib__command_text(c, wish->force ? "1" : "0");
+    snib__command_text(c, wish->who);
 }
 
 /* ---- Answers ---------------------------------------------------------------------------- */
@@ -81,11 +83,12 @@ static const struct {
     enum snib__answer_word word;
     unsigned char now_of_few, now_of_many; /* of a reply with up to four items, and with more */
 } words[] = {
-    {"HELD", SNIB__ANSWER_HELD, 3, 4},  {"QUEUED", SNIB__ANSWER_QUEUED, 4, 4},
-    {"BUSY", SNIB__ANSWER_BUSY, 4, 4},  {"KIND", SNIB__ANSWER_KIND, 2, 2},
-    {"LATE", SNIB__ANSWER_LATE, 1, 1},  {"DEAD", SNIB__ANSWER_LATE, 1, 1},
-    {"GONE", SNIB__ANSWER_GONE, 1, 1},  {"LEFT", SNIB__ANSWER_LEFT, 1, 1},
-    {"FREED", SNIB__ANSWER_DONE, 1, 1}, {"NONE", SNIB__ANSWER_NONE, 1, 1},
+    {"HELD", SNIB__ANSWER_HELD, 3, 4},   {"QUEUED", SNIB__ANSWER_QUEUED, 4, 4},
+    {"BUSY", SNIB__ANSWER_BUSY, 4, 4},   {"KIND", SNIB__ANSWER_KIND, 2, 2},
+    {"LATE", SNIB__ANSWER_LATE, 1, 1},   {"DEAD", SNIB__ANSWER_LATE, 1, 1},
+    {"GONE", SNIB__ANSWER_GONE, 1, 1},   {"LEFT", SNIB__ANSWER_LEFT, 1, 1},
+    {"FREED", SNIB__ANSWER_DONE, 1, 1},  {"NONE", SNIB__ANSWER_NONE, 1, 1},
+    {"ASKED", SNIB__ANSWER_ASKED, 1, 1}, {"BROKEN", SNIB__ANSWER_BROKEN, 1, 1},
 };
 
 static int64_t number_within(const struct snib__reply *reply, size_t index, int64_t most)
@@ -143,6 +146,12 @@ bool snib__native_answer(struct snib__layout_answer *a, const struct snib__reply
         return true;
     case SNIB__ANSWER_KIND:
         a->permits = (unsigned)number_within(reply, 1, UINT32_MAX);
+        return true;
+    case SNIB__ANSWER_ASKED:
+        a->holder_left_ms = number_within(reply, 2, LEFT_MOST_MS);
+        return true;
+    case SNIB__ANSWER_BROKEN:
+        snprintf(a->holder, sizeof a->holder, "%s", snib__reply_text(reply, 2));
         return true;
     default:
         a->unfinished = snib__reply_number(reply, 2) != 0;

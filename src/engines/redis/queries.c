@@ -4,8 +4,11 @@
  *
  * inspect reads one name and shows who is there; list finds the names by SCAN, which disturbs
  * nobody, never by KEYS, and reads them some at a time. A key that is somebody else's is passed
- * over. What was lost with a connection is asked for once more. Break is one script, and is not
- * repeated: the second could not tell what the first one did.
+ * over. What was lost with a connection is asked for once more.
+ *
+ * Breaking asks the holder, and then again and again whether it has gone, until the time of one
+ * request is over. Taking away is one script, and is not repeated: the second could not tell what
+ * the first one did.
  */
 #include "engines/redis/queries.h"
 
@@ -15,9 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOGETHER 64         /* names asked for at the same time */
-#define NAMES_MOST 1000000U /* of one listing; a server has as many */
-#define SCANS_MOST 100000U  /* of a thousand keys each */
+#define CHECK_NS (50 * SNIB__MS) /* between two looks at a holder that was asked */
+#define TOGETHER 64              /* names asked for at the same time */
+#define NAMES_MOST 1000000U      /* of one listing; a server has as many */
+#define SCANS_MOST 100000U       /* of a thousand keys each */
 
 static void end(struct snib__search *s)
 {
@@ -71,6 +75,8 @@ static bool ask_evict(struct snib__redis *r, struct snib__search *s, bool by_tex
     struct snib__call call = snib__node_call(&r->node, SNIB__CALL_EVICT, s);
     struct snib__wish wish = snib__wish_for(r, s->query->name, "");
     wish.token = s->query->token;
+    wish.force = s->query->force;
+    wish.who = r->session->who;
     wish.by_text = call.by_text = by_text;
     r->layout->evict(&command, &wish);
     return ask(r, s, &call, &command);
@@ -108,7 +114,7 @@ static void go_on(struct snib__redis *r, struct snib__search *s)
         }
         s->asked++;
     }
-    if (s->under_way == 0) {
+    if (s->under_way == 0 && !s->check_ns) {
         end(s);
     }
 }
@@ -188,12 +194,55 @@ static void on_inspect(struct snib__redis *r, struct snib__search *s,
     }
 }
 
+/* Its holder was asked. Ask again in a while how it stands; asking twice is asking once. */
+static void wait_for_holder(struct snib__redis *r, struct snib__search *s, int64_t left_ms)
+{
+    char why[160];
+    int64_t now_ns = snib__now().boot_ns;
+    if (!s->asked_for) {
+        s->asked_for = true;
+        s->due_ns = snib__later(now_ns, r->session->timeout_ms * SNIB__MS);
+    }
+    s->left_ms = left_ms;
+    if (now_ns < s->due_ns) {
+        s->check_ns = snib__later(now_ns, CHECK_NS);
+        return;
+    }
+    snprintf(why, sizeof why,
+             "its holder was asked to give it up; it has it for %.1f s at the most",
+             (double)left_ms / 1000);
+    fail(r, s, SNIB_EBUSY, 0, why);
+}
+
 static void on_evict(struct snib__redis *r, struct snib__search *s, const struct snib__reply *reply)
 {
     struct snib__layout_answer answer;
-    if (!r->layout->answer(&answer, reply) || answer.word != SNIB__ANSWER_GONE) {
+    bool known = r->layout->answer(&answer, reply);
+    if (known && answer.word == SNIB__ANSWER_ASKED) {
+        wait_for_holder(r, s, answer.holder_left_ms);
+    } else if (!known || (answer.word != SNIB__ANSWER_GONE && !s->asked_for)) {
         fail(r, s, SNIB_ELOST, 0, "nobody holds it with that token");
     }
+}
+
+int64_t snib__queries_keep_time(struct snib__redis *r, int64_t now_ns)
+{
+    int64_t next_ns = SNIB__NEVER;
+    struct snib__list *after;
+    for (struct snib__list *l = r->searches.after; l != &r->searches; l = after) {
+        struct snib__search *s = SNIB__OF(l, struct snib__search, in_session);
+        after = l->after;
+        if (s->check_ns && s->check_ns <= now_ns) {
+            s->check_ns = 0;
+            if (!ask_evict(r, s, false)) {
+                fail(r, s, SNIB_ENOMEM, 0, "out of memory");
+                end(s);
+            }
+        } else if (s->check_ns && s->check_ns < next_ns) {
+            next_ns = s->check_ns;
+        }
+    }
+    return next_ns;
 }
 
 static void on_error(struct snib__redis *r, struct snib__search *s, const struct snib__call *call,

@@ -14,8 +14,12 @@ struct snib__search {
     char cursor[24];        /* of the SCAN that is under way; "" for none */
     unsigned scans;
     unsigned under_way;
-    bool cut;      /* some of what was asked was lost with a connection */
-    bool repeated; /* and asked for again, once */
+    bool asked_for;   /* evict: its holder was asked to give it up, */
+    int64_t check_ns; /* and this is when to see whether it has; 0: not now */
+    int64_t due_ns;   /* and until when */
+    int64_t left_ms;  /* it has it for this long at the most */
+    bool cut;         /* some of what was asked was lost with a connection */
+    bool repeated;    /* and asked for again, once */
     int code, sys;
     char why[520];
 };
@@ -24,6 +28,7 @@ void snib__queries_inspect(struct snib__query *);
 void snib__queries_evict(struct snib__query *);
 void snib__queries_reply(struct snib__redis *, struct snib__call *, const struct snib__reply *);
 void snib__queries_lost(struct snib__redis *, struct snib__call *, enum snib__loss);
-void snib__queries_close(struct snib__redis *); /* ends all of them */
+int64_t snib__queries_keep_time(struct snib__redis *, int64_t now_ns); /* when to come back */
+void snib__queries_close(struct snib__redis *);                        /* ends all of them */
 
 #endif

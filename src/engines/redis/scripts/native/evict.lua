@@ -1,20 +1,37 @@
 -- SPDX-License-Identifier: Apache-2.0
 --@include state.lua
 --
--- Take it away from whoever holds it with this token, and hand on. Shared holders of one token go
--- together. They learn of it at their next renewal.
+-- Break what is held with this token; shared holders of one token go together.
 --
--- ARGV[3] the token. GONE or NONE, with now; and a 1 behind as in release.
+-- Asked: whoever holds it is marked. A renewal then answers BROKEN and extends nothing, so that it
+-- ends by itself at the latest; until it is released or over, it keeps others out as before. Asking
+-- again tells how it stands. Forced, or over already: taken away, and handed on.
+--
+-- ARGV[3] the token   ARGV[4] 1: forced   ARGV[5] who breaks it
+-- ASKED now left | GONE now | NONE now; GONE may have a 1 behind as in release
 
-local answer = 'NONE'
+local answer, left = 'NONE', 0
 local all = call('HGETALL', key)
 for i = 1, #all, 2 do
     local owner = match(all[i], '^h:(.+)$')
-    if owner and match(all[i + 1], '^%d+') == ARGV[3] then
-        call('HDEL', key, 'h:' .. owner, 'i:' .. owner)
-        answer, n, changed = 'GONE', n - 1, true
-        if o == owner then
-            o = ''
+    local token, expiry, span
+    if owner then
+        token, expiry, span = match(all[i + 1], '^(%d+) %a (%d+) (%d+)$')
+    end
+    if token == ARGV[3] then
+        local rest = math.min(expiry + 0, now + span) - now
+        if ARGV[4] ~= '1' and rest > 0 then
+            if answer ~= 'ASKED' then -- which passes when memory is full; after it, so does HSET
+                call('PEXPIREAT', key, format('%d', math.max(till, math.floor(last / 1000) + ARGV[2])))
+            end
+            call('HSET', key, 'b:' .. owner, ARGV[5])
+            answer, left = 'ASKED', math.max(left, rest)
+        else
+            call('HDEL', key, 'h:' .. owner, 'i:' .. owner, 'b:' .. owner)
+            answer, n, changed = answer == 'ASKED' and answer or 'GONE', n - 1, true
+            if o == owner then
+                o = ''
+            end
         end
     end
 end
@@ -24,5 +41,8 @@ if changed then
     end
     --@include pump.lua
     --@include store.lua
+end
+if answer == 'ASKED' then
+    return { answer, now, left }
 end
 return { answer, now, more }

@@ -13,7 +13,7 @@ if n > 0 and (now >= due or now < at - 1000) then
             local latest = now + ttl
             expiry = expiry + 0
             if expiry <= now then
-                call('HDEL', key, 'h:' .. owner, 'i:' .. owner)
+                call('HDEL', key, 'h:' .. owner, 'i:' .. owner, 'b:' .. owner)
             else
                 if expiry > latest then
                     expiry = latest

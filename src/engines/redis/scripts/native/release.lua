@@ -11,7 +11,7 @@
 local loose = ARGV[3] + 0
 local answer = 'NONE'
 
-call('HDEL', key, 'h:' .. id, 'i:' .. id)
+call('HDEL', key, 'h:' .. id, 'i:' .. id, 'b:' .. id)
 if mine then
     answer = 'GONE'
     n, changed = n - 1, true

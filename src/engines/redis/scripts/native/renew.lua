@@ -4,14 +4,16 @@
 -- loss. Starts with PEXPIREAT, which passes when the memory is full; after it, so does HSET.
 --
 -- ARGV[1] owner id   ARGV[2] how long the last token is kept, ms   ARGV[3] ttl, ms
--- HELD token left-before now | NONE now
+-- HELD token left-before now | NONE now | BROKEN now who: somebody wants it given up
 
 local key, id, ttl = KEYS[1], ARGV[1], ARGV[3] + 0
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local f = redis.call('HMGET', key, 'h:' .. id, 's')
+local f = redis.call('HMGET', key, 'h:' .. id, 's', 'b:' .. id)
 if not f[1] then
     return { 'NONE', now }
+elseif f[3] then
+    return { 'BROKEN', now, f[3] }
 end
 
 local token, mode, expiry, span = string.match(f[1], '^(%d+) (%a) (%d+) (%d+)$')
