@@ -4,7 +4,7 @@
 
 /*
  * A subcommand is one file and one row in main.c. It gets its own arguments, argv[0] being its
- * name, and answers the exit status.
+ * name and argv[-1] the program's, and answers the exit status.
  */
 
 /* The statuses that are snib's own. 128 + n: ended by signal n. */

@@ -17,7 +17,7 @@
 #include "environment.h"
 
 #include "command.h"
-#include "group.h"
+#include "process.h"
 #include "say.h"
 
 #include <inttypes.h>

@@ -1,71 +1,98 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is in a process group, read from /proc.
+ * Processes, as /proc shows them.
  *
- * kill(2) with signal 0 says whether a group has members, but counts zombies, and the leader of
- * the job stays one as long as the supervisor is stopped. So where it matters, /proc is searched.
- * Everything here uses plain system calls: the guardian runs it in a process that was forked
- * from a program with threads, where even malloc might never return.
+ * The folder of a process is opened once. What is read from it and the signal that is sent through
+ * it (to the kernel it is as good as a pidfd) are about the same process, even if that one has died
+ * and its number is a stranger's by now. It also works where /proc was mounted for another
+ * process namespace than ours and kill(2) would take the number for somebody else's.
  *
- * A member that /proc does not show (hidepid) but kill(2) sees counts as alive. A group of the
- * same number in another session is a stranger: numbers are used again.
+ * No memory is allocated: this runs when a job must be killed, also if the machine has none left.
  */
-#include "group.h"
+#include "process.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-struct record {
-    char state;
-    int parent, group, session, threads;
-};
-
-/* /proc/N/stat without stdio: "N (name) S parent group session ... threads". The name may hold
- * anything, so the fields are counted from the last parenthesis. */
-static bool read_record(struct record *out, int number)
+/* All of a small file below `folder`; answers its size, and 0 for what cannot be read. */
+static size_t read_text(int folder, const char *name, char *out, size_t room)
 {
-    char path[32] = "/proc/", text[1024], digits[12];
-    size_t n = 0, used = strlen(path);
-    do {
-        digits[n++] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    while (n > 0) {
-        path[used++] = digits[--n];
+    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
+    size_t used = 0;
+    if (fd >= 0) {
+        for (ssize_t n; used + 1 < room && (n = read(fd, out + used, room - 1 - used)) > 0;) {
+            used += (size_t)n;
+        }
+        close(fd);
     }
-    memcpy(path + used, "/stat", sizeof "/stat");
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
+    out[used] = '\0';
+    return used;
+}
+
+/* "N (name) S parent group session ... threads". The name may hold anything, so the fields are
+ * counted from the last parenthesis. */
+static bool read_stat(struct process *out)
+{
+    char text[1024];
+    if (read_text(out->folder, "stat", text, sizeof text) == 0) {
         return false;
     }
-    ssize_t size = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (size <= 0) {
+    const char *name = strchr(text, '(');
+    char *at = strrchr(text, ')');
+    if (!name || !at || at[1] == '\0' || at[2] == '\0') {
         return false;
     }
-    text[size] = '\0';
-    char *p = strrchr(text, ')');
-    if (!p || p[1] == '\0' || p[2] == '\0') {
-        return false;
-    }
-    long field[18] = {0}; /* from the parent, field 4, to the threads, field 20 */
-    out->state = p[2];
-    p += 3;
+    (void)snprintf(out->name, sizeof out->name, "%.*s", (int)(at - name - 1), name + 1);
+    out->pid = (pid_t)strtol(text, NULL, 10);
+    out->state = at[2];
+    at += 3;
+    long field[17]; /* from the parent, field 4, to the threads, field 20 */
     for (int i = 0; i < 17; i++) {
-        field[i] = strtol(p, &p, 10);
+        field[i] = strtol(at, &at, 10);
     }
-    out->parent = (int)field[0];
-    out->group = (int)field[1];
-    out->session = (int)field[2];
+    out->parent = (pid_t)field[0];
+    out->group = (pid_t)field[1];
+    out->session = (pid_t)field[2];
     out->threads = (int)field[16];
     return true;
+}
+
+bool process_open(struct process *out, pid_t number)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "/proc/%d", (int)number);
+    out->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (out->folder < 0) {
+        return false;
+    }
+    if (!read_stat(out)) {
+        close(out->folder);
+        return false;
+    }
+    return true;
+}
+
+void process_close(struct process *process)
+{
+    close(process->folder);
+}
+
+/* A main thread that has ended shows as a zombie while other threads run on. */
+bool process_lives(const struct process *process)
+{
+    return !strchr("ZXx", process->state) || process->threads > 1;
+}
+
+void process_signal(const struct process *process, int number)
+{
+    (void)syscall(SYS_pidfd_send_signal, process->folder, number, NULL, 0);
 }
 
 struct entry { /* struct linux_dirent64 */
@@ -76,15 +103,11 @@ struct entry { /* struct linux_dirent64 */
     char name[];
 };
 
-bool each_number(const char *folder, bool (*fn)(int number, void *arg), void *arg)
+static bool each_number_in(int fd, bool (*fn)(int number, void *arg), void *arg)
 {
-    _Alignas(struct entry) char buffer[4096];
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _Alignas(struct entry) char buffer[2048];
     bool more = true;
     long size = 0;
-    if (fd < 0) {
-        return false;
-    }
     while (more && (size = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0) {
         for (long at = 0; more && at < size;) {
             const struct entry *e = (const struct entry *)(const void *)(buffer + at);
@@ -94,55 +117,80 @@ bool each_number(const char *folder, bool (*fn)(int number, void *arg), void *ar
             at += e->size;
         }
     }
-    close(fd);
     return size >= 0;
 }
 
-struct search {
-    pid_t group, session;
-    bool seen, alive;
-};
-
-static bool look_at(int number, void *arg)
+bool each_number(const char *folder, bool (*fn)(int number, void *arg), void *arg)
 {
-    struct search *search = arg;
-    struct record r;
-    if (read_record(&r, number) && r.group == search->group) {
-        search->seen = true;
-        /* A main thread that has ended shows as a zombie while other threads run on. */
-        search->alive = r.session == search->session && (!strchr("ZXx", r.state) || r.threads > 1);
-    }
-    return !search->alive;
-}
-
-bool group_lives(pid_t pgid, pid_t session)
-{
-    struct search search = {.group = pgid, .session = session};
-    if (kill(-pgid, 0) < 0 && errno == ESRCH) {
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
         return false;
     }
-    bool searched = each_number("/proc", look_at, &search);
-    if (search.alive || !searched) {
-        return true;
+    bool done = each_number_in(fd, fn, arg);
+    close(fd);
+    return done;
+}
+
+struct children {
+    int folder;
+    pid_t *out;
+    size_t count, room;
+};
+
+/* Every thread has children of its own. */
+static bool add_children(int thread, void *arg)
+{
+    struct children *all = arg;
+    char path[48], text[4096];
+    (void)snprintf(path, sizeof path, "task/%d/children", thread);
+    if (read_text(all->folder, path, text, sizeof text) > 0) {
+        text[strrchr(text, ' ') ? strrchr(text, ' ') - text : 0] = '\0'; /* a number cut in two */
+        for (char *at = text, *end; all->count < all->room; at = end) {
+            pid_t pid = (pid_t)strtol(at, &end, 10);
+            if (end == at) {
+                break;
+            }
+            all->out[all->count++] = pid;
+        }
     }
-    return !search.seen && (kill(-pgid, 0) == 0 || errno == EPERM);
+    return all->count < all->room;
+}
+
+size_t process_children(const struct process *process, pid_t *out, size_t room)
+{
+    struct children all = {.folder = process->folder, .out = out, .room = room};
+    int fd = openat(process->folder, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)each_number_in(fd, add_children, &all);
+        close(fd);
+    }
+    return all.count;
+}
+
+pid_t process_self(void)
+{
+    char text[16];
+    ssize_t size = readlink("/proc/self", text, sizeof text - 1);
+    text[size > 0 ? size : 0] = '\0';
+    return (pid_t)strtol(text, NULL, 10);
 }
 
 bool process_is_above(pid_t pid)
 {
-    struct record r;
-    int at = getpid();
+    struct process at;
+    pid_t number = getpid();
     for (int depth = 0; depth < 1000; depth++) {
-        if (at == pid) {
+        if (number == pid) {
             return true;
         }
-        if (at <= 1) {
+        if (number <= 1) {
             return false;
         }
-        if (!read_record(&r, at)) {
+        if (!process_open(&at, number)) {
             return true;
         }
-        at = r.parent;
+        process_close(&at);
+        number = at.parent;
     }
     return true;
 }

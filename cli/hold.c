@@ -12,6 +12,8 @@
 #include "clock.h"
 #include "command.h"
 #include "environment.h"
+#include "input.h"
+#include "label.h"
 #include "say.h"
 
 #include <errno.h>
@@ -40,18 +42,11 @@ static int print_tokens(const struct lock *lock)
     return 0;
 }
 
-/* True when it has ended. What it says is of no interest. */
-static bool stdin_ended(void)
-{
-    char ignored[4096];
-    ssize_t n = read(STDIN_FILENO, ignored, sizeof ignored);
-    return n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN);
-}
-
-static bool told_to_end(const struct signals *signals)
+/* Takes the signals that have come; true: one of them ends us. */
+static bool take_signals(const struct signals *signals)
 {
     bool ends = false;
-    for (int number; (number = signals_next(signals)) != 0;) {
+    for (int number; (number = signals_next(signals, NULL)) != 0;) {
         if (number == SIGTSTP) {
             say("not stopped: it would hold the lock unseen");
         }
@@ -60,21 +55,22 @@ static bool told_to_end(const struct signals *signals)
     return ends;
 }
 
-static int hold(struct lock *lock, const struct signals *signals, int parent_fd)
+static int hold(struct lock *lock, const struct signals *signals)
 {
     char left[SPAN_SIZE];
+    struct input input;
+    input_open(&input);
     lock_listen(lock);
     for (;;) {
-        struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
-                               {.fd = parent_fd, .events = POLLIN},
-                               {.fd = signals->fd, .events = POLLIN},
-                               {.fd = lock_fd(lock), .events = POLLIN}};
-        (void)poll(fds, 4, -1);
+        struct pollfd fds[] = {
+            {.fd = signals->fd, .events = POLLIN}, {.fd = lock_fd(lock), .events = POLLIN}, {0}};
+        int timeout_ms = input_watch(&input, &fds[2]);
+        (void)poll(fds, 3, timeout_ms);
         lock_hear(lock);
         if (lock->lost) {
             return fail(STATUS_LOST, "lock '%s' was lost: %s", lock->lost_name, lock->why);
         }
-        if (fds[1].revents || told_to_end(signals) || (fds[0].revents && stdin_ended())) {
+        if (take_signals(signals) || input_drain(&input, &fds[2])) {
             (void)lock_release(lock);
             tell("released after %s",
                  span_text(left, (clock_now_ns() - lock->held_since_ns) / CLOCK_MS));
@@ -83,34 +79,62 @@ static int hold(struct lock *lock, const struct signals *signals, int parent_fd)
     }
 }
 
+/*
+ * A parent that died before we could look has left us to a stranger, whose death we would wait for
+ * in vain. It shows by the session: whoever starts a process is in the same one, unless the
+ * process was made the leader of a new one.
+ */
+static bool was_left_alone(void)
+{
+    pid_t parent = getppid();
+    return parent > 0 && getsid(0) != getpid() && getsid(parent) != getsid(0);
+}
+
+static void watch_parent(struct signals *signals)
+{
+    signals_watch_parent(signals, (int)syscall(SYS_pidfd_open, getppid(), 0));
+    if (was_left_alone()) {
+        signals->parent_fd = -1;
+        kill(getpid(), SIGNAL_ORPHANED);
+    }
+}
+
+static int hold_locked(struct lock *lock, const struct signals *signals)
+{
+    int status = lock_confirm(lock);
+    if (status == 0) {
+        status = print_tokens(lock);
+    }
+    if (status == 0) {
+        status = hold(lock, signals);
+    }
+    (void)lock_release(lock);
+    return status;
+}
+
 int command_hold(int argc, char *argv[])
 {
     struct options options;
     struct signals signals;
     struct lock lock;
+    char label[LABEL_SIZE];
     int status = options_read(&options, argc, argv, OPTIONS_HOLD);
     if (status != 0 || !options.names) {
         return status;
     }
-    int parent_fd = (int)syscall(SYS_pidfd_open, getppid(), 0);
     status = signals_take(&signals);
     if (status != 0) {
         options_free(&options);
         return status;
     }
+    watch_parent(&signals);
+    options.lock.label = options.lock.label ? options.lock.label : label_make_of_parent(label);
     status = lock_open(&lock, &options);
     if (status == 0) {
         status = environment_check_nested(&lock);
     }
     if (status == 0 && lock_acquire(&lock, &signals, &status)) {
-        status = lock_confirm(&lock);
-        if (status == 0) {
-            status = print_tokens(&lock);
-        }
-        if (status == 0) {
-            status = hold(&lock, &signals, parent_fd);
-        }
-        (void)lock_release(&lock);
+        status = hold_locked(&lock, &signals);
     }
     lock_close(&lock);
     options_free(&options);

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The job: the user's command, leader of a process group of its own.
+ * The job: the user's command, leader of a process group of its own, and all that it starts.
  *
  * It is started by vfork: no page is copied, and the supervisor stands still until the command
  * executes or fails. Nothing depends on the latter (some tools make a fork of it). Between vfork
  * and exec there are system calls only, no handler can run (none is installed) and nothing of
- * the supervisor's memory is written but the shared page, which tells why it failed, if it did.
+ * the supervisor's memory is written but the shared word that tells why it failed, if it did.
  *
- * Before it executes, the child writes its group into the page the guardian reads: from then on
- * there is no instant at which the job runs and the guardian does not know it. The parent-death
- * signal comes first, and is checked for the parent having died just before; it is lost when the
- * command changes its user, and then the guardian is what remains.
+ * The parent-death signal comes first, and is checked for the parent having died just before; it
+ * is lost when the command changes its user, and then the guardian is what remains.
  *
- * The leader's number cannot be used again while a process is in its group, or before the leader
- * was reaped. So after it was reaped, a group that still exists is the job's, unless all process
- * numbers went round in between; the guardian, which may look much later, also compares sessions.
+ * Signals that are passed on go to the group of the command, as a terminal would send them. What
+ * must end goes by ancestry, since groups are left easily (timeout(1), a shell with job control).
+ * A session of its own is what daemons make: at a normal end it is left alone, but when the lock is
+ * lost, or nobody is there who could hold it, a daemon of the job is no better than the rest.
  */
 #include "job.h"
 
 #include "clock.h"
 #include "command.h"
-#include "group.h"
+#include "descendants.h"
 #include "say.h"
 
 #include <errno.h>
@@ -31,13 +30,15 @@
 
 static _Noreturn void become(const struct job_plan *plan, pid_t supervisor)
 {
-    struct guard_page *page = plan->page;
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    atomic_store(&plan->witness->group, getpid());
+    if (plan->witnessed) {
+        witness_await(plan->witness);
+    }
     terminal_take_in_child(plan->terminal);
-    atomic_store(&page->pgid, getpid());
     if (clock_now_ns() >= plan->not_after_ns) {
-        page->exec_errno = ETIME;
+        *plan->error = ETIME;
         _exit(STATUS_INTERNAL);
     }
     if (getppid() != supervisor) {
@@ -45,7 +46,7 @@ static _Noreturn void become(const struct job_plan *plan, pid_t supervisor)
     }
     signals_give_back(plan->signals);
     execvpe(plan->command[0], plan->command, plan->environment);
-    page->exec_errno = errno;
+    *plan->error = errno;
     _exit(STATUS_NOT_FOUND);
 }
 
@@ -68,13 +69,12 @@ int job_start(struct job *job, const struct job_plan *plan)
         return fail(STATUS_INTERNAL, "cannot start a process: %s", strerror(errno));
     }
     terminal_lend_noted(plan->terminal, pid);
-    *job = (struct job){.pid = pid, .page = plan->page};
+    *job = (struct job){.pid = pid};
     return 0;
 }
 
-int job_not_executed(const struct job *job, const char *name)
+int job_report_error(int error, const char *name)
 {
-    int error = job->page->exec_errno;
     if (error == 0) {
         return 0;
     }
@@ -88,18 +88,52 @@ int job_not_executed(const struct job *job, const char *name)
                 strerror(error));
 }
 
+static struct descendants everybody(const struct job *job)
+{
+    return (struct descendants){.session = !job->whole};
+}
+
+/* The number of its group is nobody else's as long as the command was not reaped. */
 void job_signal(const struct job *job, int number)
 {
-    kill(-job->pid, number);
+    struct descendants all = everybody(job);
+    if (!job->ended) {
+        kill(-job->pid, number);
+    } else {
+        (void)descendants_signal(&all, number);
+    }
 }
 
 void job_terminate(const struct job *job)
 {
-    job_signal(job, SIGTERM);
-    job_signal(job, SIGCONT);
+    struct descendants others = everybody(job);
+    others.spare = true; /* the guardian above them hears it, and passes it on */
+    if (!job->ended) {
+        kill(-job->pid, SIGTERM);
+        kill(-job->pid, SIGCONT);
+        others.but_group = job->pid;
+    }
+    (void)descendants_signal(&others, SIGTERM);
+}
+
+void job_kill(const struct job *job)
+{
+    struct descendants all = everybody(job);
+    all.spare = clock_now_ns() < job->spare_until_ns;
+    if (!job->ended) {
+        kill(-job->pid, SIGKILL);
+    }
+    (void)descendants_signal(&all, SIGKILL);
 }
 
 bool job_lives(const struct job *job)
 {
-    return group_lives(job->pid, job->page->session);
+    struct descendants all = everybody(job);
+    return descendants_signal(&all, 0) > 0;
+}
+
+const char *job_text(char *out, const struct job *job)
+{
+    struct descendants all = everybody(job);
+    return descendants_text(out, &all);
 }

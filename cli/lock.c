@@ -61,8 +61,7 @@ int lock_open(struct lock *lock, struct options *o)
     if (status != 0) {
         return status;
     }
-    const char *shown = snib_url(lock->client);
-    client_hide_url(&o->url, shown);
+    client_hide_url(&o->url, snib_url(lock->client));
     client_free_url(&o->url);
     status = paths_settle(o, shown);
     if (status == 0) {
@@ -74,7 +73,7 @@ int lock_open(struct lock *lock, struct options *o)
     if (status == 0) {
         lock->leased = (snib_traits(lock->client) & SNIB_TRAIT_LEASED) != 0;
         lock->told = lock->leased || o->lock.max_hold_ms || telling();
-        tell("engine %s", shown);
+        tell("engine %s", snib_url(lock->client));
         if (o->lock.ttl_ms && !lock->leased) {
             tell("--ttl means nothing here: this lock has no lease");
         }
@@ -227,7 +226,7 @@ static int await(struct lock *lock, const struct signals *signals)
         struct pollfd fds[] = {{.fd = lock->event_fd, .events = POLLIN},
                                {.fd = signals->fd, .events = POLLIN}};
         (void)poll(fds, 2, -1);
-        for (int number; (number = signals_next(signals)) != 0;) {
+        for (int number; (number = signals_next(signals, NULL)) != 0;) {
             if (signals_ends(number) && !ended_by) {
                 ended_by = number;
                 (void)snib_cancel(lock->client, lock->ticket);
@@ -260,6 +259,10 @@ static bool acquire_one(struct lock *lock, size_t index, int64_t wait_ms,
     }
     int number = lock->ended_by = await(lock, signals);
     lock->leases[index] = lock->granted;
+    if (number == SIGNAL_ORPHANED) {
+        *status = STATUS_INTERNAL; /* nobody is there to be told */
+        return false;
+    }
     if (number != 0) {
         *status = fail(STATUS_SIGNAL + number, "%s while waiting for lock '%s'",
                        signals_name(number), name);

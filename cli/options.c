@@ -360,3 +360,21 @@ void options_free(struct options *o)
     client_free_url(&o->url);
     o->names = NULL;
 }
+
+static void *moved(const void *text, const char *from, size_t size, const char *to)
+{
+    uintptr_t offset = (uintptr_t)text - (uintptr_t)from;
+    return (void *)(uintptr_t)(offset < size ? to + offset : text);
+}
+
+void options_move(struct options *o, const char *from, size_t size, const char *to)
+{
+    for (size_t i = 0; i < o->name_count; i++) {
+        o->names[i] = moved(o->names[i], from, size, to);
+    }
+    for (size_t i = 0; o->command == o->shell && o->shell[i]; i++) {
+        o->shell[i] = moved(o->shell[i], from, size, to);
+    }
+    o->lock.label = moved(o->lock.label, from, size, to);
+    o->url.argument = NULL;
+}

@@ -30,6 +30,9 @@ enum { OPTIONS_RUN = 1, OPTIONS_HOLD = 2 };
 int options_read(struct options *out, int argc, char *argv[], int which);
 void options_free(struct options *options);
 
+/* The arguments have moved: `size` bytes from `from` to `to`. Not the command: that is in argv. */
+void options_move(struct options *options, const char *from, size_t size, const char *to);
+
 /* What getopt_long (with a leading "+:" and opterr 0) did not understand; answers STATUS_USAGE. */
 int options_complain(int answer, char *const argv[], const struct option known[]);
 

@@ -2,27 +2,31 @@
 /*
  * snib run: a command under a lock.
  *
- *   snib ---- supervises, keeps the lock, passes signals and the terminal on      supervise.c
- *    |-- snib-guard ---- kills the job's group if snib dies or stands still       guardian.c
- *    `-- the command ---- leads a process group of its own                        job.c
+ *   snib ---- what the user started: passes signals down, the status up         guardian.c
+ *    `-- job-supervisor ---- has the lock, passes the terminal on               supervise.c
+ *         `-- the command ---- leads a process group of its own                 job.c
  *
- * Order is everything: the lock, then the guardian, then the command; at the end the command and
- * what is left of its group, then the guardian, then the lock. So there is no instant at which
+ * Order is everything: the guardian, the lock, what the guardian must have to keep it, then the
+ * command; at the end all that came of the command, then the lock. So there is no instant at which
  * the command runs and the lock is not held, whoever of them is killed.
  *
- * We adopt what the command's processes leave behind (a subreaper), so that we see them end, also
- * as process 1 of a container. What has left the group (setsid, a daemon, sudo with a terminal of
- * its own) is not followed: snib(1) says so.
+ * The supervisor has another name than snib, and shows no arguments: `pkill -9 snib` and `pkill -f`
+ * with the words of a command line kill one of the two and not both.
  */
 #include "clock.h"
 #include "command.h"
+#include "deposit.h"
+#include "descendants.h"
 #include "environment.h"
+#include "label.h"
 #include "say.h"
 #include "supervise.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -66,7 +70,7 @@ static void hold_on(const struct supervision *s)
                                {.fd = lock_fd(s->lock), .events = POLLIN}};
         (void)poll(fds, 3, s->lock->leased ? HEAR_MS : -1);
         ended = clock_now_ns() >= until_ns;
-        for (int number; (number = signals_next(s->signals)) != 0;) {
+        for (int number; (number = signals_next(s->signals, NULL)) != 0;) {
             ended |= signals_ends(number);
         }
         lock_hear(s->lock);
@@ -74,28 +78,34 @@ static void hold_on(const struct supervision *s)
     close(timer_fd);
 }
 
-/* Lock and guardian are there: the command, until nothing of it lives. */
+/* The command, until nothing of it lives; then the lock is given back. */
 static int run_job(struct supervision *s, char **environment)
 {
+    struct guardian_page *page = s->guardian->page;
     struct job_plan plan = {
         .command = s->options->command,
         .environment = environment,
         .signals = s->signals,
         .terminal = s->terminal,
-        .page = s->guardian->page,
+        .witness = &page->witness,
+        .error = &page->exec_error,
         .not_after_ns = s->timeline.kill_ns,
     };
+    if (s->terminal->at_start) {
+        supervise_typing(s);
+        plan.witnessed = s->witness != 0;
+    }
     int status = job_start(s->job, &plan);
     if (status == 0) {
         supervise(s);
         terminal_take_back(s->terminal, WIFSIGNALED(s->job->status));
-        status = job_not_executed(s->job, s->options->command[0]);
+        status = job_report_error(page->exec_error, s->options->command[0]);
     }
-    guardian_dismiss(s->guardian);
+    guardian_set(s->guardian, CLOCK_NEVER);
     if (status != 0) {
         return status;
     }
-    if (s->options->min_hold_ms) {
+    if (s->options->min_hold_ms && s->reason != STOP_ORPHANED) {
         hold_on(s);
     }
     int released = lock_release(s->lock);
@@ -107,18 +117,8 @@ static int run_job(struct supervision *s, char **environment)
     return supervise_status(s, released);
 }
 
-/* The guardian, then the command. */
-static int run_guarded(struct supervision *s, char **environment)
-{
-    int error = guardian_start(s->guardian);
-    if (error != 0) {
-        return fail(STATUS_INTERNAL, "cannot start the guardian: %s", strerror(error));
-    }
-    return run_job(s, environment);
-}
-
 /* The lock is there. */
-static int run_locked(struct supervision *s, char *title, size_t title_size)
+static int run_locked(struct supervision *s)
 {
     char **environment = NULL;
     int status = lock_confirm(s->lock);
@@ -127,84 +127,143 @@ static int run_locked(struct supervision *s, char *title, size_t title_size)
     }
     if (status == 0) {
         environment = environment_make(s->lock);
-        status = environment ? guardian_prepare(s->guardian, title, title_size)
+        status = environment ? deposit_leave(s->guardian, s->lock)
                              : fail(STATUS_INTERNAL, "out of memory");
     }
     if (status == 0) {
         timeline_move(&s->timeline, s->lock->deadline_ns);
         s->listen_ns = lock_deaf(s->lock) ? clock_now_ns() + LISTEN_AFTER_NS : CLOCK_NEVER;
         if (s->options->on_lost == ON_LOST_KILL) {
+            atomic_store(&s->guardian->page->margin_ns, s->timeline.margin_ns);
             guardian_set(s->guardian, s->timeline.guard_ns);
         }
-        status = run_guarded(s, environment);
+        status = run_job(s, environment);
     }
     (void)lock_release(s->lock); /* if it was not done */
-    guardian_bury(s->guardian);
     environment_free(environment);
     return status;
 }
 
 /* What can be refused is refused before anything is waited for. */
-static int prepare(struct lock *lock, struct options *options)
+static int prepare(struct lock *lock, struct guardian *guardian)
 {
+    struct options *options = guardian->options;
+    struct guardian_page *page = guardian->page;
     struct timeline draft;
     int status = lock_open(lock, options);
     if (status == 0) {
+        (void)snprintf(page->shown, sizeof page->shown, "%s", snib_url(lock->client));
+        atomic_store(&page->opened, true);
+        if (guardian->shows_url) {
+            guardian_nudge(guardian);
+        }
         status = timeline_plan(&draft, span_ms(lock, false), options->grace_ms);
     }
     return status == 0 ? environment_check_nested(lock) : status;
 }
 
-/*
- * On a terminal Ctrl-C means everything in the foreground: also the script that runs us, or the
- * shell's loop around us. They go by whether we died of the signal, not by a status of 130. And
- * if the job had the terminal, they have not seen the signal at all.
- */
-static void pass_interrupt_on(int number, struct terminal *terminal)
+static int run_supervised(struct guardian *guardian)
 {
-    if ((number == SIGINT || number == SIGQUIT) && terminal_is_ours(terminal)) {
-        signals_die(number, terminal->lent_to != 0);
+    struct job job = {0};
+    struct lock lock;
+    struct supervision s = {
+        .options = guardian->options,
+        .lock = &lock,
+        .signals = guardian->signals,
+        .terminal = &guardian->page->terminal,
+        .guardian = guardian,
+        .job = &job,
+        .timer_fd = -1,
+    };
+    int status = prepare(&lock, guardian);
+    if (status == 0 && lock_acquire(&lock, s.signals, &status)) {
+        status = run_locked(&s);
+        if (status == STATUS_SIGNAL + supervise_interrupt(&s)) {
+            guardian->page->interrupt = status - STATUS_SIGNAL;
+            guardian->page->interrupt_group = s.terminal->lent_to != 0;
+        }
     }
+    if (lock.ended_by) {
+        guardian->page->interrupt = lock.ended_by;
+    }
+    lock_close(&lock);
+    return status;
+}
+
+/* ---- Two processes ---------------------------------------------------------------------- */
+
+/* The arguments, which the options point to, move to another place; where they were, others see
+ * our name and nothing else. */
+static int take_another_name(int argc, char *argv[], struct options *options)
+{
+    char *from = argv[-1]; /* main has one argument more: the program's name */
+    size_t size = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) + 1 - from);
+    char *copy = malloc(size);
+    if (!copy) {
+        return fail(STATUS_INTERNAL, "out of memory");
+    }
+    memcpy(copy, from, size);
+    options_move(options, from, size, copy);
+    for (int i = -1; i < argc; i++) {
+        argv[i] = copy + (argv[i] - from);
+    }
+    memset(from, 0, size);
+    (void)snprintf(from, size, "%s", SUPERVISOR_NAME);
+    prctl(PR_SET_NAME, SUPERVISOR_NAME);
+    return 0;
+}
+
+/* In the supervisor. Its group is its own, so that signals to that of the guardian come by way of
+ * the guardian, and once. */
+static int become_supervisor(struct guardian *guardian, int argc, char *argv[])
+{
+    setpgid(0, 0);
+    close(guardian->deposit_fds[0]);
+    guardian->deposit_fds[0] = -1;
+    signals_watch_parent(guardian->signals, guardian->guardian_fd);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    char *arguments = argv[-1];
+    int status = take_another_name(argc, argv, guardian->options);
+    if (status == 0) {
+        status = run_supervised(guardian);
+    }
+    if (argv[-1] != arguments) {
+        free(argv[-1]);
+    }
+    atomic_store(&guardian->page->over, true);
+    return status;
 }
 
 int command_run(int argc, char *argv[])
 {
     struct options options;
     struct signals signals;
-    struct terminal terminal;
     struct guardian guardian = {0};
-    struct job job = {0};
-    struct lock lock;
+    char label[LABEL_SIZE];
     int status = options_read(&options, argc, argv, OPTIONS_RUN);
     if (status != 0 || !options.names) {
         return status;
     }
+    if (!options.lock.label) {
+        options.lock.label = label_make(label, options.command[0]);
+    }
     status = signals_take(&signals);
-    if (status != 0) {
-        options_free(&options);
-        return status;
+    if (status == 0) {
+        status = guardian_prepare(&guardian, &options, &signals);
     }
-    int interrupt = 0;
-    status = prepare(&lock, &options);
-    terminal_find(&terminal);
-    if (status == 0 && lock_acquire(&lock, &signals, &status)) {
-        struct supervision s = {
-            .options = &options,
-            .lock = &lock,
-            .signals = &signals,
-            .terminal = &terminal,
-            .guardian = &guardian,
-            .job = &job,
-            .timer_fd = -1,
-        };
-        char *end = argv[argc - 1] + strlen(argv[argc - 1]);
-        prctl(PR_SET_CHILD_SUBREAPER, 1);
-        status = run_locked(&s, argv[0], (size_t)(end - argv[0]));
-        interrupt = status == STATUS_SIGNAL + supervise_interrupt(&s) ? status - STATUS_SIGNAL : 0;
+    if (status == 0) {
+        pid_t pid = fork();
+        if (pid < 0) {
+            status = fail(STATUS_INTERNAL, "cannot start the supervisor: %s", strerror(errno));
+        } else if (pid == 0) {
+            status = become_supervisor(&guardian, argc, argv);
+        } else {
+            guardian.supervisor = pid;
+            setpgid(pid, pid); /* whoever comes first */
+            status = guardian_watch(&guardian);
+        }
     }
-    interrupt = lock.ended_by ? lock.ended_by : interrupt;
-    lock_close(&lock);
+    guardian_free(&guardian);
     options_free(&options);
-    pass_interrupt_on(interrupt, &terminal);
     return status;
 }

@@ -6,22 +6,72 @@
  * from outside (names, labels, messages of an engine) cannot start a line of its own.
  *
  * The supervisor of a job must not hang because nobody reads its stderr: the guardian would take
- * it for dead and kill the job. So before writing it looks whether there is room. News that finds
- * none is dropped; the line of an error waits for a second.
+ * it for dead and kill the job. So nothing here blocks. News that finds no room is dropped; the
+ * line of an error waits for a second. To see whether there is room before writing is not enough,
+ * since the job writes to the same pipe; and to make the descriptor non-blocking would make it so
+ * for the job. So a pipe or terminal is opened once more, and a socket has a flag for it. Where
+ * that is refused (a pipe that was made by another user) it has to do to look.
  */
 #include "say.h"
 
+#include "clock.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 1024
 #define ERROR_WAIT_MS 1000
 
 static bool verbose;
+
+/* Another way to stderr that does not block; -1: there is none. */
+static int reopened(mode_t kind)
+{
+    static int fd = -2;
+    static pid_t owner; /* the child of a fork may have another stderr */
+    if (fd == -2 || owner != getpid()) {
+        owner = getpid();
+        fd = S_ISFIFO(kind) || S_ISCHR(kind)
+                 ? open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+                 : -1;
+    }
+    return fd;
+}
+
+/* Answers false if there was no room. */
+static bool write_line(const char *line, size_t size)
+{
+    struct stat stat = {0};
+    ssize_t n;
+    (void)fstat(STDERR_FILENO, &stat);
+    int fd = reopened(stat.st_mode);
+    do {
+        n = S_ISSOCK(stat.st_mode) ? send(STDERR_FILENO, line, size, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                   : write(fd >= 0 ? fd : STDERR_FILENO, line, size);
+    } while (n < 0 && errno == EINTR);
+    return n >= 0 || errno != EAGAIN;
+}
+
+/* With patience, as long as others take the room that there was. */
+static void put_line(const char *line, size_t size, int wait_ms)
+{
+    int64_t until_ns = clock_now_ns() + wait_ms * CLOCK_MS;
+    for (int64_t left_ms = wait_ms;;) {
+        struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+        bool open = poll(&room, 1, (int)left_ms) == 1 && room.revents & POLLOUT;
+        left_ms = (until_ns - clock_now_ns()) / CLOCK_MS;
+        if (!open || write_line(line, size) || left_ms <= 0) {
+            return;
+        }
+    }
+}
 
 static void put(int wait_ms, const char *format, va_list args)
 {
@@ -38,11 +88,7 @@ static void put(int wait_ms, const char *format, va_list args)
         }
     }
     line[end++] = '\n';
-    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (poll(&room, 1, wait_ms) == 1 && room.revents & POLLOUT) {
-        while (write(STDERR_FILENO, line, end) < 0 && errno == EINTR) {
-        }
-    }
+    put_line(line, end, wait_ms);
 }
 
 void say(const char *format, ...)

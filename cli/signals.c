@@ -7,6 +7,8 @@
  * ignored, by us and by the job: the kernel queues blocked signals even if they are ignored, so
  * they are left out of what is read. Faults are not blocked: a crash must be one. SIGCHLD is the
  * exception to it all: ignored, it would take the job's status away.
+ *
+ * The descriptor may be used by a forked child too: each process reads its own signals from it.
  */
 #include "signals.h"
 
@@ -14,8 +16,10 @@
 #include "say.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -44,6 +48,7 @@ int signals_take(struct signals *s)
         (void)signal(SIGCHLD, SIG_DFL);
         sigaddset(&heard, SIGCHLD);
     }
+    s->parent_fd = -1;
     s->fd = signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
     if (s->fd < 0) {
         return fail(STATUS_INTERNAL, "cannot listen for signals: %s", strerror(errno));
@@ -51,15 +56,43 @@ int signals_take(struct signals *s)
     return 0;
 }
 
-int signals_next(const struct signals *s)
+static bool parent_is_dead(const struct signals *s)
+{
+    struct pollfd parent = {.fd = s->parent_fd, .events = POLLIN};
+    return s->parent_fd < 0 || poll(&parent, 1, 0) == 1;
+}
+
+/* The kernel sends the signal also when the thread that has started us ends and its process goes
+ * on, and so may anybody: the pidfd decides. */
+void signals_watch_parent(struct signals *s, int parent_fd)
+{
+    s->parent_fd = parent_fd;
+    prctl(PR_SET_PDEATHSIG, SIGNAL_ORPHANED);
+    if (parent_fd >= 0 && parent_is_dead(s)) {
+        kill(getpid(), SIGNAL_ORPHANED);
+    }
+}
+
+int signals_next(const struct signals *s, bool *by_key)
 {
     struct signalfd_siginfo info;
-    return read(s->fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
+    int number;
+    do {
+        if (read(s->fd, &info, sizeof info) != (ssize_t)sizeof info) {
+            return 0;
+        }
+        number = (int)info.ssi_signo;
+    } while (number == SIGNAL_ORPHANED && !parent_is_dead(s));
+    if (by_key) {
+        *by_key = info.ssi_code == SI_KERNEL;
+    }
+    return number;
 }
 
 bool signals_ends(int number)
 {
-    return number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM;
+    return number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM ||
+           number == SIGNAL_ORPHANED;
 }
 
 void signals_give_back(const struct signals *s)

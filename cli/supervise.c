@@ -3,10 +3,13 @@
  * The loop around a running job.
  *
  *   RUNS --deadline - grace, or the loss is known--> TERMED --the time is up--> KILLED
- *     \-- the command has ended; others of its group live --> TERMED --> KILLED
+ *     \-- the command has ended; others of its session live --> TERMED --> KILLED
+ *     \-- the guardian was killed --> KILLED
  *
  * Each turn: bury who died, take in what the lock tells, decide, sleep. The loop ends when the
- * command has ended and nobody of its group lives; only then is the lock given back.
+ * command has ended and nobody of the job lives; only then is the lock given back. Once KILL was
+ * sent it is sent again and again, since a walk over the descendants may miss those who are just
+ * born: descendants.c says why that comes to an end.
  *
  * The page that the guardian reads is moved forward when our own timer fires at deadline - grace
  * and finds that a renewal has moved the deadline: the guardian's instant is later than that, so
@@ -20,7 +23,9 @@
 
 #include "clock.h"
 #include "command.h"
+#include "descendants.h"
 #include "say.h"
+#include "witness.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -29,12 +34,15 @@
 #include <unistd.h>
 
 #define JITTER_NS (5 * CLOCK_MS) /* a deadline that differs by less has not moved */
-#define LOOK_MS 5                /* while waiting for a group to die, and twice as long each time */
-#define LOOK_MOST_MS 100
-#define LEAVE_NS (100 * CLOCK_MS) /* what a daemon has to leave the group of the command */
+#define RECHECK_MS 5             /* while waiting for a job to die, and twice as long each time */
+#define RECHECK_MOST_MS 100
+#define LEAVE_NS (100 * CLOCK_MS) /* what a daemon has to leave the session of the command */
 #define TERMINAL_MS 200           /* while waiting to be in the foreground */
 #define MAX_HOLD_SLACK_NS (100 * CLOCK_MS)
+#define PAUSE_FIRST_NS (CLOCK_MS / 5) /* between one KILL and the next */
+#define PAUSE_MOST_NS (100 * CLOCK_MS)
 #define UNKILLABLE_NS (10000 * CLOCK_MS)
+#define REFUSED_NS (200 * CLOCK_MS) /* one key is one line, however many tell us of it */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -49,20 +57,49 @@ static bool at_max_hold(const struct supervision *s)
     return max_ms && s->timeline.deadline_ns > end_ns - MAX_HOLD_SLACK_NS;
 }
 
-/* ---- Who died, who stopped -------------------------------------------------------------- */
+/* ---- The terminal ----------------------------------------------------------------------- */
+
+void supervise_typing(struct supervision *s)
+{
+    if (!s->witness) {
+        s->witness = witness_start(&s->guardian->page->witness, s->signals);
+    }
+}
+
+static void go_on(struct supervision *s)
+{
+    s->job->stopped = 0;
+    job_signal(s->job, SIGCONT);
+}
+
+static bool lend_terminal(struct supervision *s)
+{
+    if (!terminal_lend(s->terminal, s->job->pid)) {
+        return false;
+    }
+    supervise_typing(s);
+    go_on(s);
+    return true;
+}
+
+/* Who was stopped goes on, whether we have seen it stop or not. */
+static void refuse_to_stop(struct supervision *s)
+{
+    int64_t now = clock_now_ns();
+    if (now - s->refused_ns > REFUSED_NS) {
+        say("not stopped: a stopped command would hold the lock unseen");
+        s->refused_ns = now;
+    }
+    go_on(s);
+}
 
 static void on_stopped(struct supervision *s, int by)
 {
     s->job->stopped = by;
     if (by == SIGTSTP) {
-        say("not stopped: a stopped command would hold the lock unseen");
-        s->job->stopped = 0;
-        job_signal(s->job, SIGCONT);
+        refuse_to_stop(s);
     } else if (by == SIGTTIN || by == SIGTTOU) {
-        if (terminal_lend(s->terminal, s->job->pid)) {
-            s->job->stopped = 0;
-            job_signal(s->job, SIGCONT);
-        } else {
+        if (!lend_terminal(s)) {
             say("the command wants the terminal: bring it to the foreground");
             s->wants_terminal = true;
         }
@@ -73,51 +110,48 @@ static void on_stopped(struct supervision *s, int by)
     }
 }
 
+/* ---- Who died --------------------------------------------------------------------------- */
+
 static void on_ended(struct supervision *s)
 {
     int64_t now = clock_now_ns();
+    int verdict = atomic_load(&s->guardian->page->verdict);
     bool early = s->lock->lost_early;
     lock_hear(s->lock);
     s->lost_in_time |= early;
     s->late = ((s->lock->lost && !s->lock->lost_early) || now >= s->lock->deadline_ns) &&
-              atomic_load(&s->job->page->verdict) == GUARD_NOTHING;
+              verdict == VERDICT_NONE;
     s->max_hold = at_max_hold(s);
-    if (s->stage == STAGE_TERMED && atomic_load(&s->job->page->verdict) == GUARD_KILLED) {
+    if (s->stage == STAGE_TERMED && verdict == VERDICT_KILLED) {
         tell("KILL to the command, by the guardian");
     }
     s->job->ended = true;
-    atomic_store(&s->job->page->reaped, 1);
     if (waitpid(s->job->pid, &s->job->status, 0) < 0) {
         s->job->status = 0;
     }
-    s->look_ms = LOOK_MS;
+    if (s->witness) {
+        s->typed = witness_end(s->witness);
+        s->witness = 0;
+    }
+    s->recheck_ms = RECHECK_MS;
     s->tidy_ns = now + LEAVE_NS;
     if (s->stage == STAGE_TERMED) {
         s->kill_ns = least(s->kill_ns, least(now + s->timeline.grace_ns, s->timeline.kill_ns));
     }
 }
 
-/* The command has ended, others of its group live. A daemon that is just leaving it has had its
- * time: the rest is stopped. */
-static void tidy_up(struct supervision *s, int64_t now)
-{
-    tell("the command has ended; stopping what it left behind");
-    job_terminate(s->job);
-    s->stage = STAGE_TERMED;
-    s->kill_ns = least(now + s->timeline.grace_ns, s->timeline.kill_ns);
-}
-
-/* Everybody who died, also those we inherited. The leader's number is kept until it is noted. */
+/* Everybody who died, also those we inherited. */
 static void bury(struct supervision *s)
 {
     for (;;) {
         siginfo_t info = {0};
-        if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) < 0 ||
-            info.si_pid == 0) {
+        int rc = waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT);
+        s->childless = rc < 0 && errno == ECHILD;
+        if (rc < 0 || info.si_pid == 0) {
             return;
         }
         bool stopped = info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED;
-        if (info.si_pid == s->job->pid && !stopped) {
+        if (info.si_pid == s->job->pid && !stopped && !s->job->ended) {
             on_ended(s);
             continue;
         }
@@ -125,9 +159,8 @@ static void bury(struct supervision *s)
         (void)waitid(P_PID, (id_t)info.si_pid, &seen, stopped ? WSTOPPED | WNOHANG : WEXITED);
         if (stopped && info.si_pid == s->job->pid) {
             on_stopped(s, info.si_status);
-        } else if (!stopped && info.si_pid == s->guardian->pid) {
-            tell("the guardian has died; starting another");
-            guardian_replace(s->guardian);
+        } else if (!stopped && info.si_pid == s->witness) {
+            s->witness = 0;
         }
     }
 }
@@ -141,6 +174,7 @@ static void stop(struct supervision *s, enum stop_reason reason, int64_t kill_ns
     s->stage = STAGE_TERMED;
     s->reason = reason;
     s->kill_ns = kills ? kill_ns : CLOCK_NEVER;
+    s->job->whole = true;
     job_terminate(s->job);
     if (kills) {
         int64_t left_ms = (kill_ns - clock_now_ns()) / CLOCK_MS;
@@ -149,6 +183,50 @@ static void stop(struct supervision *s, enum stop_reason reason, int64_t kill_ns
     } else {
         tell("TERM to the command");
     }
+}
+
+/* The command has ended, others of its session live. A daemon that is just leaving it has had its
+ * time: the rest is stopped. */
+static void tidy_up(struct supervision *s, int64_t now)
+{
+    char who[DESCENDANTS_TEXT];
+    say("the command has ended; stopping what it left behind: %s", job_text(who, s->job));
+    job_terminate(s->job);
+    s->stage = STAGE_TERMED;
+    s->kill_ns = least(now + s->timeline.grace_ns, s->timeline.kill_ns);
+}
+
+static void start_killing(struct supervision *s, int64_t now)
+{
+    s->stage = STAGE_KILLED;
+    s->kill_ns = now;
+    s->pause_ns = PAUSE_FIRST_NS;
+    s->complain_ns = now + UNKILLABLE_NS;
+    s->job->spare_until_ns = least(now + SPARE_NS, s->timeline.guard_ns);
+    tell("KILL to the command");
+}
+
+static void kill_again(struct supervision *s, int64_t now)
+{
+    char who[DESCENDANTS_TEXT];
+    job_kill(s->job);
+    s->kill_ns = now + s->pause_ns;
+    s->pause_ns = least(s->pause_ns * 2, PAUSE_MOST_NS);
+    if (now >= s->complain_ns) {
+        s->complain_ns = CLOCK_NEVER;
+        say("cannot be killed: %s; %s until it ends", job_text(who, s->job),
+            s->lock->lost ? "the lock is lost, but waiting" : "the lock stays held");
+    }
+}
+
+/* The guardian was killed, and with it whoever wanted this job done. */
+static void on_orphaned(struct supervision *s)
+{
+    if (s->stage != STAGE_KILLED) {
+        start_killing(s, clock_now_ns());
+    }
+    s->reason = STOP_ORPHANED;
+    s->job->whole = true;
 }
 
 /* Has the deadline moved? Then everybody must know. */
@@ -164,44 +242,40 @@ static void follow_lease(struct supervision *s)
     }
 }
 
+static void decide_while_it_runs(struct supervision *s, int64_t now)
+{
+    s->lost_in_time |= s->lock->lost_early;
+    if (!s->lock->lost) {
+        follow_lease(s);
+    }
+    if (s->options->on_lost == ON_LOST_IGNORE) {
+        return;
+    }
+    if (s->lock->lost_early) {
+        stop(s, STOP_LOST, least(now + timeline_short_grace_ns(&s->timeline), s->timeline.kill_ns));
+    } else if (now >= s->timeline.term_ns) {
+        stop(s, STOP_DEADLINE, s->timeline.kill_ns);
+    }
+}
+
 static void decide(struct supervision *s)
 {
     int64_t now = clock_now_ns();
-    if (s->guardian->retry_ns <= now) {
-        guardian_replace(s->guardian);
-    }
     if (s->listen_ns <= now) {
         s->listen_ns = CLOCK_NEVER;
         lock_listen(s->lock);
     }
     lock_hear(s->lock);
-    if (!s->job->ended && s->stage == STAGE_RUNS) {
-        s->lost_in_time |= s->lock->lost_early;
-        if (!s->lock->lost) {
-            follow_lease(s);
-        }
-        if (s->options->on_lost == ON_LOST_IGNORE) {
-            return;
-        }
-        if (s->lock->lost_early) {
-            stop(s, STOP_LOST,
-                 least(now + timeline_short_grace_ns(&s->timeline), s->timeline.kill_ns));
-        } else if (now >= s->timeline.term_ns) {
-            stop(s, STOP_DEADLINE, s->timeline.kill_ns);
-        }
-    }
-    if (s->job->ended && s->stage == STAGE_RUNS && now >= s->tidy_ns) {
+    if (s->stage == STAGE_RUNS && !s->job->ended) {
+        decide_while_it_runs(s, now);
+    } else if (s->stage == STAGE_RUNS && now >= s->tidy_ns) {
         tidy_up(s, now);
     }
     if (s->stage == STAGE_TERMED && now >= s->kill_ns) {
-        s->stage = STAGE_KILLED;
-        s->kill_ns = now + UNKILLABLE_NS;
-        tell("KILL to the command");
-        job_signal(s->job, SIGKILL);
-    } else if (s->stage == STAGE_KILLED && now >= s->kill_ns) {
-        s->kill_ns = CLOCK_NEVER;
-        say("process group %d cannot be killed; %s until it ends", (int)s->job->pid,
-            s->lock->lost ? "the lock is lost, but waiting" : "the lock stays held");
+        start_killing(s, now);
+    }
+    if (s->stage == STAGE_KILLED && now >= s->kill_ns) {
+        kill_again(s, now);
     }
 }
 
@@ -210,7 +284,7 @@ static void decide(struct supervision *s)
 /* When to decide again; with --on-lost ignore only to know where the deadline is. */
 static int64_t next_ns(const struct supervision *s)
 {
-    int64_t next = least(s->guardian->retry_ns, s->listen_ns);
+    int64_t next = s->listen_ns;
     int64_t now = clock_now_ns();
     if (s->stage != STAGE_RUNS) {
         return least(next, s->kill_ns);
@@ -246,13 +320,19 @@ static void forward(struct supervision *s, int number)
     case SIGTTOU:
         break;
     case SIGTSTP:
-        say("not stopped: a stopped command would hold the lock unseen");
+        refuse_to_stop(s);
         break;
     case SIGCONT: /* perhaps we were brought to the foreground */
-        (void)terminal_lend_again(s->terminal, s->job->pid);
+        if (terminal_lend_again(s->terminal, s->job->pid)) {
+            supervise_typing(s);
+        }
         job_signal(s->job, number);
         break;
     default:
+        if (number == SIGNAL_ORPHANED) {
+            on_orphaned(s);
+            break;
+        }
         if (signals_ends(number)) {
             tell("%s passed on to the command", signals_name(number));
         }
@@ -266,28 +346,32 @@ static void sleep_until_something(struct supervision *s)
     struct pollfd fds[] = {{.fd = s->signals->fd, .events = POLLIN},
                            {.fd = s->lock->lost ? -1 : lock_fd(s->lock), .events = POLLIN},
                            {.fd = -1, .events = POLLIN}};
-    int timeout_ms = s->job->ended ? s->look_ms : s->wants_terminal ? TERMINAL_MS : -1;
+    int timeout_ms = s->job->ended ? s->recheck_ms : s->wants_terminal ? TERMINAL_MS : -1;
     if (!arm(s)) {
-        timeout_ms = LOOK_MS;
+        timeout_ms = RECHECK_MS;
     }
-    s->look_ms = s->look_ms * 2 < LOOK_MOST_MS ? s->look_ms * 2 : LOOK_MOST_MS;
+    s->recheck_ms = s->recheck_ms * 2 < RECHECK_MOST_MS ? s->recheck_ms * 2 : RECHECK_MOST_MS;
     fds[2].fd = s->timer_fd;
     (void)poll(fds, 3, timeout_ms);
-    for (int number; (number = signals_next(s->signals)) != 0;) {
+    for (int number; (number = signals_next(s->signals, NULL)) != 0;) {
         forward(s, number);
     }
-    if (s->wants_terminal && terminal_lend(s->terminal, s->job->pid)) {
+    if (s->wants_terminal && lend_terminal(s)) {
         s->wants_terminal = false;
-        s->job->stopped = 0;
-        job_signal(s->job, SIGCONT);
     }
+}
+
+/* The proof is that there are no children. At a normal end those in other sessions may stay. */
+static bool is_over(const struct supervision *s)
+{
+    return s->job->ended && (s->childless || (!s->job->whole && !job_lives(s->job)));
 }
 
 void supervise(struct supervision *s)
 {
     for (;;) {
         bury(s);
-        if (s->job->ended && !job_lives(s->job)) {
+        if (is_over(s)) {
             break;
         }
         decide(s);
@@ -309,7 +393,8 @@ static int own_status(const struct job *job)
 int supervise_interrupt(const struct supervision *s)
 {
     int number = WIFSIGNALED(s->job->status) ? WTERMSIG(s->job->status) : 0;
-    return number == SIGINT || number == SIGQUIT ? number : 0;
+    bool typed = !s->terminal->lent_to || s->typed == number;
+    return (number == SIGINT || number == SIGQUIT) && typed ? number : 0;
 }
 
 /* The lock is known not to have been ours all the time. */
@@ -329,8 +414,9 @@ static int lost(const struct supervision *s, const char *name)
 int supervise_status(const struct supervision *s, int released)
 {
     const char *name = s->lock->lost_name ? s->lock->lost_name : s->options->names[0];
-    bool guard = atomic_load(&s->job->page->verdict) == GUARD_KILLED && WIFSIGNALED(s->job->status);
-    bool stopped = s->reason == STOP_DEADLINE || guard;
+    bool by_guardian =
+        atomic_load(&s->guardian->page->verdict) == VERDICT_KILLED && WIFSIGNALED(s->job->status);
+    bool stopped = s->reason == STOP_DEADLINE || by_guardian;
     if (s->lost_in_time || (s->max_hold && (s->late || stopped))) {
         return lost(s, name);
     }

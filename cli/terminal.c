@@ -24,7 +24,8 @@
 
 void terminal_find(struct terminal *t)
 {
-    *t = (struct terminal){.fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)};
+    *t = (struct terminal){.fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY),
+                           .front = getpgrp()};
     t->whole = t->fd >= 0 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     t->at_start = t->whole && terminal_is_ours(t);
     if (t->at_start) {
@@ -34,7 +35,7 @@ void terminal_find(struct terminal *t)
 
 bool terminal_is_ours(const struct terminal *t)
 {
-    return t->fd >= 0 && tcgetpgrp(t->fd) == getpgrp();
+    return t->fd >= 0 && tcgetpgrp(t->fd) == t->front;
 }
 
 void terminal_take_in_child(const struct terminal *t)
@@ -76,7 +77,7 @@ void terminal_take_back(struct terminal *t, bool broken)
 {
     pid_t front = t->lent_to ? tcgetpgrp(t->fd) : 0;
     if (front > 0 && (front == t->lent_to || (kill(-front, 0) < 0 && errno == ESRCH))) {
-        tcsetpgrp(t->fd, getpgrp());
+        tcsetpgrp(t->fd, t->front);
         if (broken && t->remembered) {
             tcsetattr(t->fd, TCSADRAIN, &t->modes);
         }

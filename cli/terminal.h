@@ -8,6 +8,7 @@
 
 struct terminal {
     int fd;          /* -1: we have none */
+    pid_t front;     /* the process group of whoever was started by the user */
     bool whole;      /* stdin and stdout are terminals */
     bool at_start;   /* lend it before the job starts */
     pid_t lent_to;   /* the job's group; 0: it never was */
@@ -17,7 +18,7 @@ struct terminal {
 
 void terminal_find(struct terminal *terminal);
 
-/* Are we in the foreground, and so able to give it to somebody? */
+/* Is that group in the foreground, so that the terminal is ours to give to somebody? */
 bool terminal_is_ours(const struct terminal *terminal);
 
 /* Lend it to the calling process, which leads a group. Safe between fork and exec. */
@@ -30,7 +31,7 @@ void terminal_lend_noted(struct terminal *terminal, pid_t pgid);
 /* Lend it if we are in the foreground by now and it would have been lent at the start. */
 bool terminal_lend_again(struct terminal *terminal, pid_t pgid);
 
-/* Take it back; `broken`: the borrower had no chance to tidy up. */
+/* Take it back for the group that was in front; `broken`: the borrower had no chance to tidy up. */
 void terminal_take_back(struct terminal *terminal, bool broken);
 
 #endif

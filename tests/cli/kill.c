@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * snib run is killed, stopped, orphaned, robbed of its guardian: the job never runs unlocked.
+ * snib run is killed, stopped, orphaned, robbed of its supervisor: the job never runs unlocked.
  */
 #include "capture.h"
 #include "overlap.h"
@@ -59,8 +59,8 @@ TEST_LIMIT(killed_at_any_instant_no_two_jobs_live_at_the_same_time, 120)
     rounds_killed(60);
 }
 
-/* SIGSTOP would not do: when snib dies, the kernel wakes the stopped members of a group that has
- * lost its last parent in the session. That is to the good, but not here. */
+/* Not by SIGSTOP: the kernel wakes the stopped members of a process group that has lost its last
+ * parent in the session. */
 static void freeze(pid_t pid)
 {
     if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) != 0) {
@@ -75,47 +75,50 @@ static void thaw(pid_t pid)
     CHECK(ptrace(PTRACE_DETACH, pid, NULL, NULL) == 0);
 }
 
-TEST(the_lock_is_held_until_the_guardian_is_done)
+/* One of the two is killed while the other cannot act: `lock` stays locked, as `try_it` finds,
+ * until it can, and then nobody of the job lives. */
+static void check_held_until_done(const char *lock, const char *const try_it[],
+                                  const char *const wait_for_it[], int busy, bool kill_guardian)
 {
-    char path[256];
+    static int number;
+    char path[256], name[32];
     struct actor snib;
-    stage_file();
-    struct stage_diary *diary = stage_diary(path, "diary");
-    stage_snib(&snib, "run", "x", "--", STAGE_PULSE, path, "tree");
-    (void)stage_await_pulse(&snib, diary, 1, PATIENCE_MS);
-    struct stage_pulse *child = &diary->pulses[0];
-    pid_t guard = stage_await_child(snib.pid, "snib-guard", PATIENCE_MS);
-    freeze(guard);
-    kill(snib.pid, SIGKILL);
-    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGKILL);
-    check_sleep_ms(100);
-    CHECK(check_alive(child->pid)); /* the leader died by its own parent-death signal */
-    CHECK_INT(capture("run", "-n", "x", "--", "true")->status, ==, 75);
-    thaw(guard);
-    stage_await_death(child->pid, PATIENCE_MS);
-    CHECK_INT(capture("run", "-w", "20", "x", "--", "true")->status, ==, 0);
-}
-
-TEST(a_path_is_locked_until_the_guardian_is_done_too)
-{
-    char path[256], lock[300];
-    struct actor snib;
-    stage_file();
-    struct stage_diary *diary = stage_diary(path, "diary");
-    snprintf(lock, sizeof lock, "%s/some.lock", check_tmpdir());
+    snprintf(name, sizeof name, "diary-%d", number++);
+    struct stage_diary *diary = stage_diary(path, name);
     stage_snib(&snib, "run", lock, "--", STAGE_PULSE, path, "tree");
     (void)stage_await_pulse(&snib, diary, 1, PATIENCE_MS);
-    pid_t guard = stage_await_child(snib.pid, "snib-guard", PATIENCE_MS);
-    const char *const try[] = {"flock", "-n", lock, "true", NULL};
-    CHECK_INT(capture_command(try)->status, ==, 1);
-    freeze(guard);
-    kill(snib.pid, SIGKILL);
-    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGKILL);
-    CHECK_INT(capture_command(try)->status, ==, 1);
-    thaw(guard);
-    const char *const wait[] = {"flock", "-w", "20", lock, "true", NULL};
-    CHECK_INT(capture_command(wait)->status, ==, 0);
-    CHECK(!check_alive(diary->pulses[0].pid) && !check_alive(diary->pulses[1].pid));
+    struct stage_pulse *child = &diary->pulses[0];
+    pid_t supervisor = stage_supervisor(&snib, PATIENCE_MS);
+    pid_t frozen = kill_guardian ? supervisor : snib.pid;
+    freeze(frozen);
+    kill(kill_guardian ? snib.pid : supervisor, SIGKILL);
+    check_sleep_ms(100);
+    CHECK(check_alive(child->pid)); /* the command may have died by its parent-death signal */
+    CHECK_INT(capture_command(try_it)->status, ==, busy);
+    thaw(frozen);
+    CHECK_INT(capture_command(wait_for_it)->status, ==, 0);
+    CHECK(!check_alive(child->pid) && !check_alive(diary->pulses[1].pid));
+    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, kill_guardian ? 128 + SIGKILL : 70);
+}
+
+TEST(the_lock_is_held_until_the_survivor_is_done)
+{
+    const char *const try_it[] = {STAGE_SNIB, "run", "-n", "x", "--", "true", NULL};
+    const char *const wait_for_it[] = {STAGE_SNIB, "run", "-w", "20", "x", "--", "true", NULL};
+    stage_file();
+    check_held_until_done("x", try_it, wait_for_it, 75, false);
+    check_held_until_done("x", try_it, wait_for_it, 75, true);
+}
+
+TEST(a_path_is_locked_until_the_survivor_is_done_too)
+{
+    char lock[300];
+    snprintf(lock, sizeof lock, "%s/some.lock", check_tmpdir());
+    const char *const try_it[] = {"flock", "-n", lock, "true", NULL};
+    const char *const wait_for_it[] = {"flock", "-w", "20", lock, "true", NULL};
+    stage_file();
+    check_held_until_done(lock, try_it, wait_for_it, 1, false);
+    check_held_until_done(lock, try_it, wait_for_it, 1, true);
 }
 
 TEST(a_daemon_has_time_to_leave)
@@ -131,7 +134,7 @@ TEST(a_daemon_has_time_to_leave)
     stage_await_death(daemon, PATIENCE_MS);
 }
 
-TEST(what_left_the_group_is_not_followed)
+TEST(a_session_of_its_own_is_left_alone_at_a_normal_end)
 {
     struct actor snib;
     stage_file();
@@ -145,26 +148,43 @@ TEST(what_left_the_group_is_not_followed)
     stage_await_death(daemon, PATIENCE_MS);
 }
 
-/* ---- The guardian ----------------------------------------------------------------------- */
+/* ---- The supervisor --------------------------------------------------------------------- */
 
-TEST(a_killed_guardian_is_replaced)
+TEST(a_killed_supervisor_is_told_of_and_the_job_is_dead)
 {
     char path[256];
     struct actor snib;
     stage_file();
     struct stage_diary *diary = stage_diary(path, "diary");
-    stage_snib(&snib, "run", "-v", "x", "--", STAGE_PULSE, path, "tree");
+    stage_snib(&snib, "run", "x", "--", STAGE_PULSE, path, "tree");
     (void)stage_await_pulse(&snib, diary, 1, PATIENCE_MS);
-    for (int i = 0; i < 12; i++) {
-        pid_t guard = stage_await_child(snib.pid, "snib-guard", PATIENCE_MS);
-        check_kill(guard);
+    kill(stage_supervisor(&snib, PATIENCE_MS), SIGKILL);
+    CHECK_STR(stage_rest(snib.err, PATIENCE_MS),
+              "snib: lock 'x': the supervisor of the command was killed by SIGKILL; so was the "
+              "command\n");
+    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 70);
+    CHECK(!check_alive(diary->pulses[0].pid) && !check_alive(diary->pulses[1].pid));
+    CHECK_INT(capture("run", "-n", "x", "--", "true")->status, ==, 0);
+}
+
+TEST(who_is_killed_while_waiting_leaves_nobody_behind)
+{
+    struct actor holder, snib;
+    stage_file();
+    stage_snib(&holder, "hold", "x");
+    (void)stage_line(holder.out, PATIENCE_MS);
+    for (int i = 0; i < 2; i++) {
+        stage_snib(&snib, "run", "-v", "x", "--", "true");
+        (void)stage_line(snib.err, PATIENCE_MS);
+        CHECK(strstr(stage_line(snib.err, PATIENCE_MS), "waiting behind"));
+        pid_t supervisor = stage_supervisor(&snib, PATIENCE_MS);
+        kill(i == 0 ? snib.pid : supervisor, SIGKILL);
+        stage_await_death(supervisor, PATIENCE_MS);
+        CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, i == 0 ? 128 + SIGKILL : 70);
     }
-    CHECK(stage_await_child(snib.pid, "snib-guard", PATIENCE_MS) > 0);
-    CHECK(check_alive(diary->pulses[0].pid) && check_alive(diary->pulses[1].pid));
-    kill(snib.pid, SIGKILL);
-    stage_await_death(diary->pulses[0].pid, PATIENCE_MS);
-    stage_await_death(diary->pulses[1].pid, PATIENCE_MS);
-    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGKILL);
+    kill(holder.pid, SIGTERM);
+    CHECK_INT(stage_end(&holder, PATIENCE_MS), ==, 0);
+    CHECK_INT(capture("run", "-n", "x", "--", "true")->status, ==, 0);
 }
 
 static bool has_group_of_its_own(void *arg)
@@ -173,38 +193,45 @@ static bool has_group_of_its_own(void *arg)
     return getpgid(pid) == pid;
 }
 
-TEST(the_guardian_is_out_of_reach_of_signals_to_groups_and_by_words)
+TEST(who_kills_snib_by_its_group_its_name_or_its_words_kills_one_of_the_two)
 {
     struct actor snib;
+    char text[64] = "";
     stage_file();
     stage_snib(&snib, "run", "a-rare-name", "--", "sleep", "600");
-    pid_t job = stage_await_child(snib.pid, "sleep", PATIENCE_MS);
-    pid_t guard = stage_await_child(snib.pid, "snib-guard", PATIENCE_MS);
-    CHECK(check_until(has_group_of_its_own, &guard, PATIENCE_MS));
+    pid_t job = stage_command(&snib, "sleep", PATIENCE_MS);
+    pid_t supervisor = stage_supervisor(&snib, PATIENCE_MS);
+    CHECK(check_until(has_group_of_its_own, &supervisor, PATIENCE_MS));
     CHECK_INT(getpgid(job), ==, job);
-    kill(guard, SIGTERM);
-    kill(guard, SIGINT);
-    kill(guard, SIGHUP);
+    snprintf(text, sizeof text, "/proc/%d/cmdline", supervisor);
+    FILE *file = fopen(text, "re");
+    CHECK(file && fgets(text, sizeof text, file));
+    fclose(file);
+    CHECK_STR(text, "job-supervisor"); /* its name is that too, or it would not have been found */
     const char *const words[] = {"pkill", "-KILL", "-f", "snib run a-rare-name", NULL};
     CHECK_INT(capture_command(words)->status, ==, 0);
     CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGKILL);
     stage_await_death(job, PATIENCE_MS);
-    stage_await_death(guard, PATIENCE_MS);
+    stage_await_death(supervisor, PATIENCE_MS);
 }
 
-TEST(the_guardian_has_nothing_open_that_the_caller_gave)
+TEST(children_that_snib_had_before_are_not_its_own)
 {
-    struct actor snib;
-    char command[200];
+    struct actor script;
     stage_file();
-    stage_snib(&snib, "run", "x", "--", "sh", "-c", "exec <&- >&- 2>&-; sleep 600");
-    pid_t guard = stage_await_child(snib.pid, "snib-guard", PATIENCE_MS);
-    pid_t job = stage_await_child(snib.pid, "sh", PATIENCE_MS);
-    check_sleep_ms(50);
-    snprintf(command, sizeof command, "ls -l /proc/%d/fd | grep -c pipe:", guard);
-    CHECK_STR(capture_command((const char *const[]){"sh", "-c", command, NULL})->out, "0\n");
-    kill(job, SIGKILL);
-    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGKILL);
+    stage_start(&script, (const char *const[]){"bash", "-c",
+                                               "sleep 600 & echo $!; exec " STAGE_SNIB
+                                               " run x -- sh -c 'echo in; exec sleep 601'",
+                                               NULL});
+    pid_t stranger = (pid_t)strtol(stage_line(script.out, PATIENCE_MS), NULL, 10);
+    CHECK_STR(stage_line(script.out, PATIENCE_MS), "in");
+    pid_t job = stage_command(&script, "sleep", PATIENCE_MS);
+    kill(stage_supervisor(&script, PATIENCE_MS), SIGKILL);
+    CHECK_INT(stage_end(&script, PATIENCE_MS), ==, 70);
+    CHECK(!check_alive(job));
+    CHECK(check_alive(stranger));
+    kill(stranger, SIGKILL);
+    stage_await_death(stranger, PATIENCE_MS);
 }
 
 /* ---- Stopped ---------------------------------------------------------------------------- */
@@ -220,9 +247,12 @@ TEST(stopped_snib_without_a_lease_keeps_job_and_lock)
     stage_file();
     stage_snib(&snib, "run", "x", "--", "sh", "-c", "echo in; read a; exit 4");
     CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");
-    check_stop(snib.pid);
-    CHECK_INT(capture("run", "-n", "x", "--", "true")->status, ==, 75);
-    check_cont(snib.pid);
+    pid_t both[] = {stage_supervisor(&snib, PATIENCE_MS), snib.pid}; /* CONT is passed down */
+    for (int i = 0; i < 2; i++) {
+        check_stop(both[i]);
+        CHECK_INT(capture("run", "-n", "x", "--", "true")->status, ==, 75);
+        check_cont(both[i]);
+    }
     CHECK(write(snib.in, "\n", 1) == 1);
     CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 4);
 }
@@ -238,10 +268,27 @@ TEST(a_job_that_ended_in_time_keeps_its_status_although_snib_was_stopped)
     while (lock->expires_ns == seen) { /* a renewal: now there is time */
         check_sleep_ms(1);
     }
-    check_stop(snib.pid);
+    pid_t supervisor = stage_supervisor(&snib, PATIENCE_MS);
+    check_stop(supervisor);
     CHECK(write(snib.in, "\n", 1) == 1);
     check_sleep_ms(check_ms(1500));
+    check_cont(supervisor);
+    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 6);
+}
+
+TEST(stopping_what_the_user_started_stops_neither_renewals_nor_job)
+{
+    struct fake_state *engine = stage_fake("ttl=1s&timeout=200ms");
+    struct actor snib;
+    stage_snib(&snib, "run", "x", "--", "sh", "-c", "echo in; read a; exit 6");
+    CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");
+    check_stop(snib.pid);
+    int seen = atomic_load(&engine->renewals);
+    while (atomic_load(&engine->renewals) < seen + 5) {
+        check_sleep_ms(1);
+    }
     check_cont(snib.pid);
+    CHECK(write(snib.in, "\n", 1) == 1);
     CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 6);
 }
 
@@ -271,4 +318,28 @@ TEST(as_process_1_it_buries_orphans_and_passes_signals_on)
     CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");
     kill(stage_await_child(snib.pid, "snib", PATIENCE_MS), SIGTERM);
     CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 9);
+}
+
+TEST(a_process_namespace_that_begins_below_it_is_no_obstacle)
+{
+    struct actor snib;
+    stage_file();
+    if (capture_command((const char *const[]){"unshare", "-p", "true", NULL})->status != 0) {
+        SKIP("no process namespaces here (unshare -p)");
+    }
+    const char *const run[] = {"unshare", "-p", STAGE_SNIB,
+                               "run",     "x",  "--",
+                               "sh",      "-c", "(setsid sleep 600 &) ; echo in; read a; exit 5",
+                               NULL};
+    stage_start(&snib, run);
+    CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");
+    CHECK(write(snib.in, "\n", 1) == 1);
+    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 5);
+    for (int i = 0; i < 2; i++) {
+        stage_start(&snib, run);
+        CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");
+        kill(i == 0 ? snib.pid : stage_supervisor(&snib, PATIENCE_MS), SIGKILL);
+        CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, i == 0 ? 128 + SIGKILL : 70);
+        CHECK_INT(capture("run", "-w", "20", "x", "--", "true")->status, ==, 0);
+    }
 }

@@ -170,7 +170,7 @@ TEST(signals_are_passed_on)
         kill(snib.pid, numbers[i]);
         CHECK_STR(stage_line(snib.out, PATIENCE_MS), names[i]);
     }
-    kill(stage_await_child(snib.pid, "sh", PATIENCE_MS), SIGKILL);
+    kill(stage_command(&snib, "sh", PATIENCE_MS), SIGKILL);
     CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGKILL);
 }
 
@@ -388,7 +388,7 @@ TEST(a_maximum_hold_that_is_ignored_is_79_all_the_same)
 
 /* ---- What the command leaves behind ----------------------------------------------------- */
 
-TEST(what_is_left_of_the_group_is_stopped_before_the_lock_is_free)
+TEST(what_is_left_is_stopped_and_named_before_the_lock_is_free)
 {
     char path[256];
     stage_file();
@@ -397,7 +397,8 @@ TEST(what_is_left_of_the_group_is_stopped_before_the_lock_is_free)
         capture("run", "--grace", "300ms", "x", "--", STAGE_PULSE, path, "leaves", "deaf");
     int64_t free_ns = check_now_ns();
     CHECK_INT(said->status, ==, 0);
-    CHECK_STR(said->err, "");
+    check_one_line(said->err); /* without -v too */
+    CHECK(strstr(said->err, "stopping what it left behind: exe ("));
     CHECK_INT(atomic_load(&diary->count), ==, 2);
     for (int i = 0; i < 2; i++) {
         CHECK(!check_alive(atomic_load(&diary->pulses[i].pid)));
@@ -417,6 +418,84 @@ TEST(a_stopped_straggler_is_woken_to_hear_its_term)
         capture("run", "--grace", "1h", "x", "--", "sh", "-c", "sleep 600 & kill -STOP $!; exit 3");
     CHECK_INT(said->status, ==, 3);
     CHECK_INT((check_now_ns() - began) / 1000000, <, check_ms(15000));
+}
+
+TEST(those_who_made_a_group_of_their_own_are_stopped_too)
+{
+    struct actor snib;
+    stage_file();
+    stage_snib(&snib, "run", "--grace", "1h", "x", "--", "sh", "-c",
+               "timeout 600 sh -c 'echo $$; sleep 600; echo more' & read a; exit 3");
+    pid_t left = (pid_t)strtol(stage_line(snib.out, PATIENCE_MS), NULL, 10);
+    CHECK(getpgid(left) != getpgid(stage_command(&snib, "sh", PATIENCE_MS)));
+    CHECK(write(snib.in, "\n", 1) == 1);
+    CHECK(strstr(stage_line(snib.err, PATIENCE_MS), "left behind: timeout ("));
+    CHECK_STR(stage_rest(snib.out, PATIENCE_MS), "");
+    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 3);
+    CHECK(!check_alive(left));
+}
+
+/* ---- Labels ----------------------------------------------------------------------------- */
+
+static const char *label_of(const char *name)
+{
+    static char text[256];
+    const char *said = capture("status", "--json", name)->out;
+    const char *at = strstr(said, "\"label\":");
+    CHECK(at != NULL);
+    at = strchr(at + strlen("\"label\":"), '"') + 1;
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(at, "\""), at);
+    return text;
+}
+
+TEST(without_a_label_the_command_and_the_user_are_shown)
+{
+    static const char *const commands[][4] = {{"/bin/sleep", "600", NULL},
+                                              {"-c", "PASSWORD=secret sleep 600", NULL}};
+    static const char *const labels[] = {"sleep (alice)", "sh (alice)"};
+    struct actor snib;
+    stage_file();
+    setenv("LOGNAME", "alice", 1);
+    setenv("SHELL", "/bin/sh", 1);
+    for (int i = 0; i < 2; i++) {
+        stage_start(&snib, (const char *const[]){STAGE_SNIB, "run", "x", commands[i][0],
+                                                 commands[i][1], NULL});
+        (void)stage_command(&snib, i == 0 ? "sleep" : "sh", PATIENCE_MS);
+        CHECK_STR(label_of("x"), labels[i]);
+        kill(snib.pid, SIGTERM);
+        CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGTERM);
+    }
+    stage_snib(&snib, "run", "--label", "nightly", "x", "sleep", "600");
+    (void)stage_command(&snib, "sleep", PATIENCE_MS);
+    CHECK_STR(label_of("x"), "nightly");
+    kill(snib.pid, SIGTERM);
+    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGTERM);
+    stage_start(&snib, (const char *const[]){"sh", "-c", STAGE_SNIB " hold x <&0; true", NULL});
+    (void)stage_line(snib.out, PATIENCE_MS);
+    CHECK_STR(label_of("x"), "sh (alice)");
+    kill(snib.pid, SIGKILL);
+    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGKILL);
+}
+
+TEST(a_default_label_is_fit_to_be_one_whatever_the_command_is_called)
+{
+    char program[400], text[64];
+    stage_file();
+    setenv("LOGNAME", "someone\033with a name that is much too long to be shown", 1);
+    snprintf(program, sizeof program, "%s/a\nb\xff\xc3\xa4-%060d", check_tmpdir(), 7);
+    CHECK_INT(symlink("/bin/true", program), ==, 0);
+    const struct capture *said = capture("run", "x", program);
+    CHECK_STR(said->err, "");
+    CHECK_INT(said->status, ==, 0);
+    unsetenv("LOGNAME");
+    unsetenv("USER");
+    struct actor snib;
+    stage_snib(&snib, "run", "x", "sleep", "600");
+    (void)stage_command(&snib, "sleep", PATIENCE_MS);
+    snprintf(text, sizeof text, "sleep (uid %u)", (unsigned)geteuid());
+    CHECK_STR(label_of("x"), text);
+    kill(snib.pid, SIGTERM);
+    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGTERM);
 }
 
 /* ---- Nested ----------------------------------------------------------------------------- */

@@ -44,6 +44,11 @@ static const char *read_proc(pid_t pid, const char *what)
     return text;
 }
 
+static bool shows_the_rest(void *arg)
+{
+    return strstr(read_proc(*(pid_t *)arg, "cmdline"), "run -U fake://me:***@host/");
+}
+
 static void check_unseen(pid_t pid)
 {
     static const char *const places[] = {"cmdline", "environ"};
@@ -58,8 +63,8 @@ static void check_family(struct actor *snib)
 {
     CHECK_STR(stage_line(snib->out, PATIENCE_MS), "in");
     check_unseen(snib->pid);
-    check_unseen(stage_await_child(snib->pid, "sh", PATIENCE_MS));
-    check_unseen(stage_await_child(snib->pid, "snib-guard", PATIENCE_MS));
+    check_unseen(stage_supervisor(snib, PATIENCE_MS));
+    check_unseen(stage_command(snib, "sh", PATIENCE_MS));
     CHECK(write(snib->in, "\n", 1) == 1);
     const char *said = stage_rest(snib->err, PATIENCE_MS);
     CHECK(strstr(said, "engine fake://me:***@host/"));
@@ -79,7 +84,7 @@ TEST(a_password_in_an_argument_is_overwritten)
     check_family(&snib);
     stage_snib(&snib, "run", "-U", url, "x", "--", "sh", "-c", "echo in; read a");
     CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");
-    CHECK(strstr(read_proc(snib.pid, "cmdline"), "run -U fake://me:***@host/"));
+    CHECK(check_until(shows_the_rest, &snib.pid, PATIENCE_MS));
     kill(snib.pid, SIGTERM);
     CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGTERM);
 }

@@ -157,7 +157,7 @@ TEST(an_explicit_stop_of_the_command_is_left_alone)
     struct actor snib;
     stage_file();
     stage_snib(&snib, "run", "-v", "x", "--", "sh", "-c", "read a; exit 2");
-    pid_t job = stage_await_child(snib.pid, "sh", PATIENCE_MS);
+    pid_t job = stage_command(&snib, "sh", PATIENCE_MS);
     kill(job, SIGSTOP);
     for (int i = 0; i < 2; i++) {
         (void)stage_line(snib.err, PATIENCE_MS);

@@ -49,6 +49,7 @@ static struct stage_diary *new_diary(char path[static 256])
 
 struct stopped {
     struct actor first, second;
+    pid_t supervisor; /* of the first */
     char path[256];
     struct stage_diary *diary;
     struct stage_pulse *job;
@@ -66,13 +67,14 @@ static int64_t stopped_once(struct overlap_log *log, int n)
     for (int i = 0; i < n; i++) {
         struct stopped *p = &plays[i];
         (void)stage_await_pulse(&p->first, p->diary, 1, PATIENCE_MS);
-        check_stop(p->first.pid);
+        p->supervisor = stage_supervisor(&p->first, PATIENCE_MS);
+        check_stop(p->supervisor);
         stage_snib(&p->second, "run", name_of(i), "--", STAGE_PULSE, p->path, "brief");
     }
     for (int i = 0; i < n; i++) {
         struct stopped *p = &plays[i];
         CHECK_INT(stage_end(&p->second, PATIENCE_MS), ==, 0);
-        check_cont(p->first.pid);
+        check_cont(p->supervisor);
         CHECK_INT(stage_end(&p->first, PATIENCE_MS), ==, 79);
         CHECK_INT(atomic_load(&p->diary->count), ==, 3);
         int64_t next_ns = p->diary->pulses[2].began_ns;

@@ -307,6 +307,16 @@ pid_t stage_await_child(pid_t parent, const char *name, int timeout_ms)
     return wanted.found;
 }
 
+pid_t stage_supervisor(const struct actor *run, int timeout_ms)
+{
+    return stage_await_child(run->pid, "job-supervisor", timeout_ms);
+}
+
+pid_t stage_command(const struct actor *run, const char *name, int timeout_ms)
+{
+    return stage_await_child(stage_supervisor(run, timeout_ms), name, timeout_ms);
+}
+
 pid_t stage_child(pid_t parent, const char *name)
 {
     char path[64], list[4096] = "";

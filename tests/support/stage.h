@@ -93,4 +93,8 @@ void stage_await_death(pid_t pid, int timeout_ms);
 pid_t stage_child(pid_t parent, const char *name);
 pid_t stage_await_child(pid_t parent, const char *name, int timeout_ms);
 
+/* Of a `snib run`: the process below it that holds the lock, and the command below that. */
+pid_t stage_supervisor(const struct actor *run, int timeout_ms);
+pid_t stage_command(const struct actor *run, const char *name, int timeout_ms);
+
 #endif
