@@ -91,6 +91,9 @@ static int run_job(struct supervision *s, char **environment)
         .error = &page->exec_error,
         .not_after_ns = s->timeline.kill_ns,
     };
+    if (signals_orphaned(s->signals)) {
+        return STATUS_INTERNAL; /* whoever wanted it is dead, and nobody reads this */
+    }
     if (s->terminal->at_start) {
         supervise_typing(s);
         plan.witnessed = s->witness != 0;

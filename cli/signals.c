@@ -73,6 +73,11 @@ void signals_watch_parent(struct signals *s, int parent_fd)
     }
 }
 
+bool signals_orphaned(const struct signals *s)
+{
+    return s->parent_fd >= 0 && parent_is_dead(s);
+}
+
 int signals_next(const struct signals *s, bool *by_key)
 {
     struct signalfd_siginfo info;

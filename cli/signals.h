@@ -22,6 +22,9 @@ int signals_take(struct signals *signals);
  * `parent_fd` is a pidfd of it, or -1. */
 void signals_watch_parent(struct signals *signals, int parent_fd);
 
+/* Is it dead, if it is watched? */
+bool signals_orphaned(const struct signals *signals);
+
 /* The next one that has come; 0: none. `by_key`, which may be NULL: was it the kernel's, for a key
  * on the terminal? */
 int signals_next(const struct signals *signals, bool *by_key);

@@ -5,6 +5,7 @@
 #include "capture.h"
 #include "stage.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,4 +173,109 @@ TEST(a_script_holds_it_by_a_coprocess)
                               NULL});
     CHECK_STR(said->out, "75\n0\n0\n");
     CHECK_STR(said->err, "");
+}
+
+/* ---- Ends that are none, and ends that must be seen ------------------------------------- */
+
+struct pipe_pair {
+    int ends[2];
+    pid_t holds[2];
+};
+
+static void start_on(struct pipe_pair *pair, int number)
+{
+    static const char *const names[] = {"x", "y"};
+    fflush(NULL);
+    pair->holds[number] = fork();
+    CHECK(pair->holds[number] >= 0);
+    if (pair->holds[number] == 0) {
+        if (dup2(pair->ends[0], 0) == 0) {
+            execl(STAGE_SNIB, "snib", "hold", names[number], NULL);
+        }
+        _exit(127);
+    }
+    check_manage(pair->holds[number]);
+}
+
+static bool both_are_held(void *arg)
+{
+    (void)arg;
+    return try_it() == 75 && capture("run", "-n", "y", "--", "true")->status == 75;
+}
+
+TEST(two_holds_on_one_pipe_hear_signals_and_see_its_end)
+{
+    stage_file();
+    for (int i = 0; i < 2; i++) {
+        struct pipe_pair pair;
+        CHECK(pipe2(pair.ends, O_CLOEXEC) == 0);
+        start_on(&pair, 0);
+        start_on(&pair, 1);
+        CHECK(check_until(both_are_held, NULL, PATIENCE_MS));
+        CHECK(write(pair.ends[1], "a", 1) == 1); /* for both, and only one could read it */
+        check_sleep_ms(50);
+        CHECK(both_are_held(NULL));
+        if (i == 0) {
+            kill(pair.holds[0], SIGTERM);
+            kill(pair.holds[1], SIGTERM);
+        } else {
+            close(pair.ends[1]);
+        }
+        CHECK_INT(check_wait(pair.holds[0], PATIENCE_MS), ==, 0);
+        CHECK_INT(check_wait(pair.holds[1], PATIENCE_MS), ==, 0);
+        check_unmanage(pair.holds[0]);
+        check_unmanage(pair.holds[1]);
+    }
+}
+
+/* Starts a hold whose parent is dead before it executes. */
+static void start_an_orphan(void *arg)
+{
+    int *in = arg;
+    pid_t parent = getpid();
+    if (fork() == 0) {
+        while (getppid() == parent) {
+            usleep(1000);
+        }
+        if (dup2(in[0], 0) == 0) {
+            execl(STAGE_SNIB, "snib", "hold", "x", NULL);
+        }
+        _exit(127);
+    }
+}
+
+static bool is_free(void *arg)
+{
+    (void)arg;
+    return try_it() == 0;
+}
+
+TEST(a_parent_that_died_before_it_could_look_ends_it_too)
+{
+    int in[2];
+    stage_file();
+    CHECK(pipe2(in, O_CLOEXEC) == 0); /* stays open */
+    for (int i = 0; i < 5; i++) {
+        check_join(check_spawn(start_an_orphan, in), PATIENCE_MS);
+        check_sleep_ms(50);
+        CHECK(check_until(is_free, NULL, 5000));
+    }
+}
+
+TEST(the_death_of_its_parent_ends_the_wait)
+{
+    struct actor first, script;
+    stage_file();
+    stage_snib(&first, "hold", "x");
+    (void)stage_line(first.out, PATIENCE_MS);
+    stage_start(&script,
+                (const char *const[]){"sh", "-c", STAGE_SNIB " hold -v x <&0; true", NULL});
+    (void)stage_line(script.err, PATIENCE_MS);
+    CHECK(strstr(stage_line(script.err, PATIENCE_MS), "waiting behind"));
+    pid_t second = stage_await_child(script.pid, "snib", PATIENCE_MS);
+    kill(script.pid, SIGKILL);
+    stage_await_death(second, PATIENCE_MS);
+    CHECK_INT(stage_end(&script, PATIENCE_MS), ==, 128 + SIGKILL);
+    kill(first.pid, SIGTERM);
+    CHECK_INT(stage_end(&first, PATIENCE_MS), ==, 0);
 }

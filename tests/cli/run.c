@@ -435,6 +435,29 @@ TEST(those_who_made_a_group_of_their_own_are_stopped_too)
     CHECK(!check_alive(left));
 }
 
+/* ---- A full stderr ---------------------------------------------------------------------- */
+
+/* The pipe is filled by the command, all the time; nobody reads it. */
+TEST(a_full_stderr_does_not_block_the_supervisor)
+{
+    struct fake_state *engine = stage_fake("ttl=2s&timeout=200ms");
+    struct actor snib;
+    stage_snib(&snib, "run", "-v", "x", "--", "sh", "-c", "echo in; yes >&2");
+    CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");
+    check_sleep_ms(100);
+    int seen = atomic_load(&engine->renewals);
+    for (int i = 0; i < 20; i++) { /* each is news, for which there is no room */
+        kill(snib.pid, SIGTSTP);
+        check_sleep_ms(5);
+    }
+    while (atomic_load(&engine->renewals) < seen + 3) {
+        check_sleep_ms(1);
+    }
+    kill(snib.pid, SIGTERM);
+    CHECK_INT(check_wait(snib.pid, PATIENCE_MS), !=, -1);
+    check_unmanage(snib.pid);
+}
+
 /* ---- Labels ----------------------------------------------------------------------------- */
 
 static const char *label_of(const char *name)

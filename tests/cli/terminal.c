@@ -5,6 +5,7 @@
  * Each case is a dialogue on a pseudo terminal: send what a person would type, expect what that
  * person would see.
  */
+#include "capture.h"
 #include "stage.h"
 
 #include <errno.h>
@@ -277,6 +278,75 @@ TEST(a_command_that_handles_control_c_leaves_the_script_alone)
     CHECK_INT(end(&d), ==, 0);
 }
 
+TEST(a_command_that_was_sent_sigint_leaves_the_script_alone)
+{
+    static const char *const shells[] = {"sh", "bash"};
+    stage_file();
+    for (int i = 0; i < 4; i++) { /* with the terminal lent, and not */
+        char script[600];
+        snprintf(script, sizeof script,
+                 STAGE_SNIB " run x -- sh -c 'kill -INT $$'%s; echo survived",
+                 i / 2 ? " | cat" : "");
+        begin(&d, (const char *const[]){shells[i % 2], "-c", script, NULL});
+        expect(&d, "survived");
+        CHECK_INT(end(&d), ==, 0);
+    }
+    begin_shell(&d, STAGE_SNIB " run x -- sh -c 'kill -INT $$'; echo status $?");
+    expect(&d, "status 130");
+    CHECK_INT(end(&d), ==, 0);
+}
+
+TEST(control_z_with_a_leader_that_handles_it_leaves_nobody_stopped)
+{
+    stage_file();
+    begin_snib(&d, "run", "x", "--", "bash", "-c", "trap : TSTP; echo ready; cat; echo over");
+    expect(&d, "ready");
+    for (int i = 0; i < 3; i++) {
+        type(&d, CTRL_Z);
+        expect(&d, "snib: not stopped");
+        type(&d, "line\n");
+        expect(&d, "line\r\nline");
+        check_sleep_ms(250);
+    }
+    type(&d, CTRL_D);
+    expect(&d, "over");
+    CHECK_INT(end(&d), ==, 0);
+}
+
+TEST(control_z_is_one_line_however_many_notice)
+{
+    stage_file();
+    begin_snib(&d, "run", "x", "--", "sh", "-c", "echo ready; read a; echo got $a");
+    expect(&d, "ready");
+    type(&d, CTRL_Z);
+    expect(&d, "snib: not stopped");
+    type(&d, "two\n");
+    expect(&d, "got two");
+    CHECK_INT(end(&d), ==, 0);
+    CHECK(!strstr(strstr(d.seen, "not stopped") + 1, "not stopped"));
+}
+
+TEST(the_terminal_is_given_back_whoever_of_the_two_is_killed)
+{
+    stage_file();
+    setenv("PS1", "prompt>", 1);
+    for (int i = 0; i < 2; i++) {
+        begin(&d, (const char *const[]){"bash", "--norc", "--noprofile", "-i", NULL});
+        expect(&d, "prompt>");
+        type(&d, STAGE_SNIB " run x -- sh -c 'stty -echo; printf rea; echo dy; exec sleep 600'\n");
+        expect(&d, "ready");
+        struct actor snib = {.pid = stage_await_child(d.pid, "snib", PATIENCE_MS), .err = -1};
+        kill(i == 0 ? snib.pid : stage_supervisor(&snib, PATIENCE_MS), SIGKILL);
+        expect(&d, "prompt>");
+        type(&d, "read a; echo got:$a\n");
+        check_sleep_ms(50);
+        type(&d, "something\n");
+        expect(&d, "got:something");
+        type(&d, "exit 0\n");
+        CHECK_INT(end(&d), ==, 0);
+    }
+}
+
 /* ---- Beside others ---------------------------------------------------------------------- */
 
 TEST(the_neighbours_in_a_pipeline_keep_the_terminal)
@@ -345,6 +415,37 @@ TEST(a_shell_in_the_foreground_takes_the_terminal_back)
     expect(&d, "prompt>");
     type(&d, "echo status $?\n");
     expect(&d, "status 130");
+    type(&d, "exit 0\n");
+    CHECK_INT(end(&d), ==, 0);
+}
+
+static bool is_held(void *arg)
+{
+    (void)arg;
+    return capture("run", "-n", "x", "--", "true")->status == 75;
+}
+
+TEST(a_hold_in_the_background_holds_while_somebody_types_and_ends_by_fg_and_control_d)
+{
+    stage_file();
+    setenv("PS1", "prompt>", 1);
+    begin(&d, (const char *const[]){"bash", "--norc", "--noprofile", "-i", NULL});
+    expect(&d, "prompt>");
+    type(&d, STAGE_SNIB " hold x &\n");
+    CHECK(check_until(is_held, NULL, PATIENCE_MS));
+    type(&d, "echo typed$((1 + 1))\n");
+    expect(&d, "typed2");
+    check_sleep_ms(700); /* longer than it takes to look again */
+    type(&d, "echo typed$((1 + 2))\n");
+    expect(&d, "typed3");
+    CHECK(is_held(NULL));
+    type(&d, "fg\n");
+    expect(&d, "hold x");
+    check_sleep_ms(700);
+    CHECK(is_held(NULL));
+    type(&d, CTRL_D);
+    expect(&d, "prompt>");
+    CHECK(!is_held(NULL));
     type(&d, "exit 0\n");
     CHECK_INT(end(&d), ==, 0);
 }

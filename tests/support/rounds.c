@@ -10,6 +10,7 @@
 #include "rounds.h"
 
 #include "overlap.h"
+#include "server.h"
 #include "stage.h"
 
 #include <signal.h>
@@ -240,4 +241,236 @@ void rounds_killed(int rounds)
     (void)overlap_check(log, &report);
     overlap_assert(log);
     printf("# %d killed at any instant; %zu jobs had started\n", rounds, report.beliefs);
+}
+
+/* ---- Wrapped ---------------------------------------------------------------------------- */
+
+#define WRAPPED_EARLY_US 20000 /* from the start of snib until its inner job pulses, and more */
+#define WRAPPED_LATE_US 5000
+#define WRAPPED_TTL "3s"
+
+enum wrapping { NESTED, UNDER_TIMEOUT, BOTH, WRAPPINGS };
+
+struct wrapped {
+    struct actor run, next[2]; /* of the locks a and b */
+    char path[256], next_path[2][256];
+    struct stage_diary *diary, *next_diary[2];
+    enum wrapping wrapping;
+    unsigned seed;
+    int began, early; /* rounds in which the job had begun, and those with an early kill */
+    int64_t *free_ns; /* from the kill to the next holder of a */
+};
+
+static unsigned chance(struct wrapped *w, unsigned most)
+{
+    return (unsigned)rand_r(&w->seed) % most;
+}
+
+static void spin(void *arg)
+{
+    (void)arg;
+    for (volatile unsigned n = 0;; n++) {
+    }
+}
+
+static void start_wrapped(struct wrapped *w)
+{
+    char script[1024];
+    const char *program = stage_program();
+    switch (w->wrapping) {
+    case NESTED:
+        stage_snib(&w->run, "run", "a", "--", STAGE_SNIB, "run", "b", "--", STAGE_PULSE, w->path,
+                   "tree");
+        return;
+    case UNDER_TIMEOUT:
+        snprintf(script, sizeof script, "timeout 60 %s --stage-pulse %s tree; true", program,
+                 w->path);
+        break;
+    default:
+        snprintf(script, sizeof script,
+                 "timeout 60 %s run b -- timeout 60 %s --stage-pulse %s tree; true", STAGE_SNIB,
+                 program, w->path);
+        break;
+    }
+    stage_snib(&w->run, "run", "a", "--", "sh", "-c", script);
+}
+
+/* The inner snib, wherever it is below the outer supervisor; 0: not there. */
+static pid_t inner_snib(const struct wrapped *w, pid_t outer)
+{
+    pid_t at = outer;
+    if (w->wrapping == BOTH) {
+        at = stage_child(at, "sh");
+        at = at ? stage_child(at, "timeout") : 0;
+    }
+    return at ? stage_child(at, "snib") : 0;
+}
+
+/* Who is to die; what the user started if nobody else is there. */
+static pid_t victim(struct wrapped *w)
+{
+    pid_t all[4] = {w->run.pid, stage_child(w->run.pid, "job-supervisor"), 0, 0};
+    if (all[1] && w->wrapping != UNDER_TIMEOUT) {
+        all[2] = inner_snib(w, all[1]);
+        all[3] = all[2] ? stage_child(all[2], "job-supervisor") : 0;
+    }
+    pid_t chosen = all[chance(w, w->wrapping == UNDER_TIMEOUT ? 2 : 4)];
+    return chosen ? chosen : w->run.pid;
+}
+
+static bool alive_together(const struct stage_pulse *p, const struct stage_pulse *q)
+{
+    return p->began_ns <= atomic_load(&q->last_ns) && q->began_ns <= atomic_load(&p->last_ns);
+}
+
+static void compare(const struct wrapped *w, int lock)
+{
+    const struct stage_pulse *next = &w->next_diary[lock]->pulses[0];
+    for (int i = 0; i < atomic_load(&w->diary->count); i++) {
+        const struct stage_pulse *p = &w->diary->pulses[i];
+        if (atomic_load(&p->pid) && alive_together(p, next)) {
+            FAIL("a job of lock '%s' lived with the next one for %.3f ms", lock ? "b" : "a",
+                 (double)(atomic_load(&p->last_ns) - next->began_ns) / 1e6);
+        }
+        CHECK(!check_alive(p->pid));
+    }
+}
+
+static void start_next(struct wrapped *w)
+{
+    stage_snib(&w->next[0], "run", "a", "--", STAGE_PULSE, w->next_path[0], "brief");
+    stage_snib(&w->next[1], "run", "b", "--", STAGE_PULSE, w->next_path[1], "brief");
+}
+
+static void wrapped_once(struct wrapped *w, int round)
+{
+    bool early = chance(w, 3) == 0;
+    w->wrapping = (enum wrapping)chance(w, WRAPPINGS);
+    memset(w->diary, 0, sizeof *w->diary);
+    memset(w->next_diary[0], 0, sizeof *w->diary);
+    memset(w->next_diary[1], 0, sizeof *w->diary);
+    start_wrapped(w);
+    if (early) {
+        usleep(chance(w, (unsigned)check_ms(WRAPPED_EARLY_US)));
+    } else {
+        (void)stage_await_pulse(&w->run, w->diary, 1, PATIENCE_MS);
+        start_next(w);
+        usleep(chance(w, WRAPPED_LATE_US));
+    }
+    int64_t killed_ns = check_now_ns();
+    kill(victim(w), SIGKILL);
+    if (early) {
+        start_next(w);
+    }
+    CHECK_INT(stage_end(&w->next[0], PATIENCE_MS), ==, 0);
+    CHECK_INT(stage_end(&w->next[1], PATIENCE_MS), ==, 0);
+    (void)stage_end(&w->run, PATIENCE_MS);
+    compare(w, 0);
+    if (w->wrapping != UNDER_TIMEOUT) {
+        compare(w, 1);
+    }
+    w->began += atomic_load(&w->diary->count) > 0;
+    w->early += early;
+    w->free_ns[round] = w->next_diary[0]->pulses[0].began_ns - killed_ns;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+void rounds_wrapped(int rounds, enum rounds_engine engine)
+{
+    static struct wrapped w;
+    pid_t spinners[2];
+    w.seed = (unsigned)check_now_ns();
+    w.free_ns = calloc((size_t)rounds, sizeof *w.free_ns);
+    CHECK(w.free_ns != NULL);
+    printf("# seed %u\n", w.seed);
+    if (engine == ROUNDS_FILE) {
+        stage_file();
+    } else {
+        (void)stage_fake("ttl=" WRAPPED_TTL);
+    }
+    w.diary = stage_diary(w.path, "wrapped");
+    w.next_diary[0] = stage_diary(w.next_path[0], "next-a");
+    w.next_diary[1] = stage_diary(w.next_path[1], "next-b");
+    for (int i = 0; i < 2; i++) {
+        spinners[i] = check_spawn(spin, NULL);
+    }
+    for (int i = 0; i < rounds; i++) {
+        wrapped_once(&w, i);
+    }
+    for (int i = 0; i < 2; i++) {
+        check_kill(spinners[i]);
+    }
+    qsort(w.free_ns, (size_t)rounds, sizeof *w.free_ns, by_size);
+    printf("# %d rounds, %d killed early, %d jobs had begun; from the kill to the next job: "
+           "median %.1f ms, worst %.1f ms\n",
+           rounds, w.early, w.began, (double)w.free_ns[rounds / 2] / 1e6,
+           (double)w.free_ns[rounds - 1] / 1e6);
+    free(w.free_ns);
+}
+
+/* ---- Given back ------------------------------------------------------------------------- */
+
+#define GIVEN_BACK_MS 1000
+
+struct given_back {
+    struct actor run, next;
+    char path[256], next_path[256];
+    struct stage_diary *diary, *next_diary;
+};
+
+/* Answers how long after the kill the next job began. */
+static int64_t given_back_once(struct given_back *g, bool supervisor)
+{
+    memset(g->diary, 0, sizeof *g->diary);
+    memset(g->next_diary, 0, sizeof *g->next_diary);
+    stage_snib(&g->run, "run", "--ttl", "30s", "x", "--", STAGE_PULSE, g->path, "tree");
+    (void)stage_await_pulse(&g->run, g->diary, 1, PATIENCE_MS);
+    stage_snib(&g->next, "run", "-v", "x", "--", STAGE_PULSE, g->next_path, "brief");
+    while (!strstr(stage_line(g->next.err, PATIENCE_MS), "waiting behind")) {
+    }
+    pid_t victim = supervisor ? stage_supervisor(&g->run, PATIENCE_MS) : g->run.pid;
+    int64_t killed_ns = check_now_ns();
+    kill(victim, SIGKILL);
+    struct stage_pulse *next = stage_await_pulse(&g->next, g->next_diary, 0, PATIENCE_MS);
+    CHECK_INT(stage_end(&g->next, PATIENCE_MS), ==, 0);
+    CHECK_INT(stage_end(&g->run, PATIENCE_MS), ==, supervisor ? 70 : 128 + SIGKILL);
+    int64_t died_ns = 0;
+    for (int i = 0; i < 2; i++) {
+        int64_t last_ns = atomic_load(&g->diary->pulses[i].last_ns);
+        CHECK_INT(last_ns, <, next->began_ns);
+        died_ns = last_ns > died_ns ? last_ns : died_ns;
+    }
+    CHECK_INT(next->began_ns - died_ns, <, check_ms(GIVEN_BACK_MS) * MS);
+    return next->began_ns - killed_ns;
+}
+
+void rounds_given_back(int rounds)
+{
+    static const char *const who[] = {"snib", "its supervisor"};
+    static struct server redis;
+    static struct given_back g;
+    char url[200];
+    int64_t *took_ns = calloc((size_t)rounds, sizeof *took_ns);
+    CHECK(took_ns != NULL);
+    server_redis(&redis, (const char *const[]){"--requirepass", "open-sesame", NULL});
+    stage_file();
+    snprintf(url, sizeof url, "redis://:open-sesame@127.0.0.1:%d?quarantine=no", redis.port);
+    setenv("SNIB_URL", url, 1);
+    g.diary = stage_diary(g.path, "diary");
+    g.next_diary = stage_diary(g.next_path, "next");
+    for (int supervisor = 0; supervisor < 2; supervisor++) {
+        for (int i = 0; i < rounds; i++) {
+            took_ns[i] = given_back_once(&g, supervisor != 0);
+        }
+        qsort(took_ns, (size_t)rounds, sizeof *took_ns, by_size);
+        printf("# %d rounds: from the kill of %s to the next job: median %.1f ms, worst %.1f ms\n",
+               rounds, who[supervisor], (double)took_ns[rounds / 2] / 1e6,
+               (double)took_ns[rounds - 1] / 1e6);
+    }
+    free(took_ns);
 }

@@ -19,4 +19,14 @@ void rounds_deaf(int rounds);
  * child, while the next one already waits: no two jobs ever live at the same time. */
 void rounds_killed(int rounds);
 
+/* Runs inside of runs, and under timeout(1): snib, an inner snib or the supervisor of one of them
+ * is killed at a random instant, while the machine is busy. No two jobs of one lock live at the
+ * same time. */
+enum rounds_engine { ROUNDS_FILE, ROUNDS_FAKE };
+void rounds_wrapped(int rounds, enum rounds_engine engine);
+
+/* On Redis, with a ttl of 30 s: snib and its supervisor, in turns, are killed while another waits.
+ * The lock is the other's within a second of the job's death. */
+void rounds_given_back(int rounds);
+
 #endif
