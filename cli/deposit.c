@@ -18,7 +18,6 @@
 
 #include "clock.h"
 #include "command.h"
-#include "process.h"
 #include "say.h"
 
 #include <errno.h>
@@ -26,13 +25,16 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define BATCH 64
-#define DESCRIPTORS_TRIED 256 /* where /proc does not list them */
+#define DESCRIPTORS 96 /* that we may have at a time, generously */
+#define DESCRIPTORS_PER_NAME 16
+#define SEARCHED 128 /* at a time */
 #define DELIVER_NS (3000 * CLOCK_MS)
 #define GIVE_BACK_NS (5000 * CLOCK_MS)
 #define PAUSE_MS 50
@@ -83,27 +85,54 @@ static void deliver(struct parcel *p)
     p->count = 0;
 }
 
-static bool add_descriptor(int fd, void *arg)
+static void add_descriptor(struct parcel *p, int fd)
 {
-    struct parcel *p = arg;
-    struct stat kind;
-    int flags = fcntl(fd, F_GETFD);
-    if (flags >= 0 && flags & FD_CLOEXEC && fd != p->to && fstat(fd, &kind) == 0 &&
-        (S_ISREG(kind.st_mode) || S_ISSOCK(kind.st_mode))) {
-        p->fds[p->count++] = fd;
-    }
+    p->fds[p->count++] = fd;
     if (p->count == BATCH) {
         deliver(p);
     }
-    return p->error == 0;
 }
 
-static int leave_descriptors(struct guardian *g)
+/* Ours, and of a kind that can carry a lock. What the caller has left open for us is not
+ * close-on-exec, or it would have been closed. */
+static bool may_carry_a_lock(const struct guardian *g, int fd)
+{
+    struct stat kind;
+    if (fd == g->signals->fd || fd == g->guardian_fd || fd == g->nudge_fd ||
+        fd == g->deposit_fds[1]) {
+        return false;
+    }
+    int flags = fcntl(fd, F_GETFD);
+    return flags >= 0 && flags & FD_CLOEXEC && fstat(fd, &kind) == 0 &&
+           (S_ISREG(kind.st_mode) || S_ISSOCK(kind.st_mode));
+}
+
+/*
+ * A descriptor gets the lowest number that is free. So below any that we have opened there are at
+ * most as many free numbers as we have ever had descriptors at a time, which bounds the search; to
+ * list them in /proc takes ten times as long, and every command would wait for it.
+ */
+static int leave_descriptors(struct guardian *g, size_t names)
 {
     struct parcel parcel = {.guardian = g, .to = g->deposit_fds[1]};
-    if (!each_number("/proc/self/fd", add_descriptor, &parcel)) {
-        for (int fd = 0; fd < DESCRIPTORS_TRIED && add_descriptor(fd, &parcel); fd++) {
+    size_t unused = 0, most = DESCRIPTORS + names * DESCRIPTORS_PER_NAME;
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+    for (rlim_t base = 0; unused < most && base < limit.rlim_cur && parcel.error == 0;) {
+        struct pollfd fds[SEARCHED];
+        rlim_t count = limit.rlim_cur - base < SEARCHED ? limit.rlim_cur - base : SEARCHED;
+        for (rlim_t i = 0; i < count; i++) {
+            fds[i] = (struct pollfd){.fd = (int)(base + i)};
         }
+        (void)poll(fds, count, 0);
+        for (rlim_t i = 0; i < count && parcel.error == 0; i++) {
+            if (fds[i].revents & POLLNVAL) {
+                unused++;
+            } else if (may_carry_a_lock(g, fds[i].fd)) {
+                add_descriptor(&parcel, fds[i].fd);
+            }
+        }
+        base += count;
     }
     deliver(&parcel);
     return parcel.error ? fail(STATUS_INTERNAL, "cannot pass the lock on to the guardian: %s",
@@ -147,7 +176,7 @@ int deposit_leave(struct guardian *g, const struct lock *lock)
     unsigned traits = snib_traits(lock->client);
     int status = 0;
     if (!(traits & SNIB_TRAIT_LEASED) || traits & SNIB_TRAIT_AT_ONCE) {
-        status = leave_descriptors(g);
+        status = leave_descriptors(g, lock->options->name_count);
     }
     if (traits & SNIB_TRAIT_LEASED) {
         leave_handles(g->page, lock);

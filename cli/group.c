@@ -103,7 +103,7 @@ struct entry { /* struct linux_dirent64 */
     char name[];
 };
 
-static bool each_number_in(int fd, bool (*fn)(int number, void *arg), void *arg)
+static bool each_number(int fd, bool (*fn)(int number, void *arg), void *arg)
 {
     _Alignas(struct entry) char buffer[2048];
     bool more = true;
@@ -118,17 +118,6 @@ static bool each_number_in(int fd, bool (*fn)(int number, void *arg), void *arg)
         }
     }
     return size >= 0;
-}
-
-bool each_number(const char *folder, bool (*fn)(int number, void *arg), void *arg)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return false;
-    }
-    bool done = each_number_in(fd, fn, arg);
-    close(fd);
-    return done;
 }
 
 struct children {
@@ -161,7 +150,7 @@ size_t process_children(const struct process *process, pid_t *out, size_t room)
     struct children all = {.folder = process->folder, .out = out, .room = room};
     int fd = openat(process->folder, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
-        (void)each_number_in(fd, add_children, &all);
+        (void)each_number(fd, add_children, &all);
         close(fd);
     }
     return all.count;

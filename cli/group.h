@@ -29,7 +29,4 @@ pid_t process_self(void);
 /* Is `pid` this process or an ancestor of it? True also when /proc cannot tell. */
 bool process_is_above(pid_t pid);
 
-/* Call fn for every name in a folder that is a number. False: cannot be read. */
-bool each_number(const char *folder, bool (*fn)(int number, void *arg), void *arg);
-
 #endif

@@ -121,6 +121,28 @@ TEST(a_path_is_locked_until_the_survivor_is_done_too)
     check_held_until_done(lock, try_it, wait_for_it, 1, true);
 }
 
+TEST(the_guardian_gets_the_lock_whatever_descriptors_the_caller_has_open)
+{
+    static const char *const limits[] = {
+        "ulimit -n 24", "for i in {1..300}; do exec {fd}</dev/null; done", "exec 700</dev/null"};
+    stage_file();
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        struct actor snib;
+        char script[300];
+        snprintf(script, sizeof script,
+                 "%s; exec " STAGE_SNIB " run x -- sh -c 'echo in; exec sleep 600'", limits[i]);
+        stage_start(&snib, (const char *const[]){"bash", "-c", script, NULL});
+        CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");
+        pid_t supervisor = stage_supervisor(&snib, PATIENCE_MS);
+        freeze(snib.pid);
+        check_kill(supervisor);
+        CHECK_INT(capture("run", "-n", "x", "--", "true")->status, ==, 75);
+        thaw(snib.pid);
+        CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 70);
+        CHECK_INT(capture("run", "-n", "x", "--", "true")->status, ==, 0);
+    }
+}
+
 TEST(a_daemon_has_time_to_leave)
 {
     struct actor snib;
