@@ -1,6 +1,6 @@
 #!/bin/bash
-# What a lock around a command costs: `snib run x -- true`, its guardian included, beside
-# `flock f true`. The bound is 1.5 times.
+# What a lock around a command costs: `snib run x -- true`, both of its processes included, beside
+# `flock f true`. The bound is 1.3 times.
 #
 # Usage: bench/run.sh [RUNS]. Means and minima of all runs; the two take turns, in rounds, so that
 # whatever else the machine does hits both.

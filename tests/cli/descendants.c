@@ -91,7 +91,7 @@ TEST(an_inner_run_s_job_is_dead_before_either_lock_is_free_whoever_is_killed)
 {
     stage_file();
     for (int i = 0; i < 4; i++) {
-        char path[256], names[3][8], next_path[2][256];
+        char path[256], names[3][32], next_path[2][256];
         struct actor run, next[2];
         struct stage_diary *next_diary[2];
         snprintf(names[0], sizeof names[0], "d%d", i);
