@@ -9,7 +9,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -456,6 +458,50 @@ TEST(a_full_stderr_does_not_block_the_supervisor)
     kill(snib.pid, SIGTERM);
     CHECK_INT(check_wait(snib.pid, PATIENCE_MS), !=, -1);
     check_unmanage(snib.pid);
+}
+
+static bool has_stopped(void *arg)
+{
+    return waitpid(*(pid_t *)arg, NULL, WNOHANG | __WALL) > 0;
+}
+
+/* Runs a process until it is about to write. */
+static void run_until_write(pid_t pid)
+{
+    struct __ptrace_syscall_info info = {0};
+    while (info.op != PTRACE_SYSCALL_INFO_ENTRY || info.entry.nr != SYS_write) {
+        CHECK(ptrace(PTRACE_SYSCALL, pid, NULL, NULL) == 0);
+        CHECK(check_until(has_stopped, &pid, PATIENCE_MS));
+        CHECK(ptrace(PTRACE_GET_SYSCALL_INFO, pid, (void *)sizeof info, &info) > 0);
+    }
+}
+
+/* Between the moment there was room and the write, the command has filled the pipe. */
+TEST(a_stderr_that_others_fill_just_then_does_not_block_the_supervisor)
+{
+    struct actor snib;
+    char path[64], bytes[4096] = "";
+    stage_file();
+    stage_snib(&snib, "run", "x", "--", "sh", "-c", "echo in; exec sleep 600");
+    CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");
+    pid_t supervisor = stage_supervisor(&snib, PATIENCE_MS);
+    snprintf(path, sizeof path, "/proc/%d/fd/2", supervisor);
+    int fill = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    CHECK(fill >= 0);
+    check_sleep_ms(200); /* it listens to the lock by now, and has nothing else to write */
+    if (ptrace(PTRACE_SEIZE, supervisor, NULL, (void *)PTRACE_O_TRACESYSGOOD) != 0) {
+        SKIP("processes cannot be traced here");
+    }
+    CHECK(ptrace(PTRACE_INTERRUPT, supervisor, NULL, NULL) == 0);
+    CHECK(check_until(has_stopped, &supervisor, PATIENCE_MS));
+    kill(snib.pid, SIGTSTP); /* which is refused, with a line */
+    run_until_write(supervisor);
+    while (write(fill, bytes, sizeof bytes) > 0) {
+    }
+    CHECK(ptrace(PTRACE_DETACH, supervisor, NULL, NULL) == 0);
+    kill(snib.pid, SIGTERM);
+    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 128 + SIGTERM);
+    close(fill);
 }
 
 /* ---- Labels ----------------------------------------------------------------------------- */
