@@ -63,7 +63,7 @@ int lock_open(struct lock *lock, struct options *o)
     }
     client_hide_url(&o->url, snib_url(lock->client));
     client_free_url(&o->url);
-    status = paths_settle(o, shown);
+    status = paths_settle(o, snib_url(lock->client));
     if (status == 0) {
         status = traits_check(lock->client, o->require);
     }

@@ -18,7 +18,7 @@ struct listener {
     bool ready;
 };
 
-static void on_reply(struct snib__node *node, struct snib__call *call,
+static void on_reply(struct snib__node *node, struct snib__redis_call *call,
                      const struct snib__reply *reply)
 {
     struct listener *l = node->owner;
@@ -26,7 +26,7 @@ static void on_reply(struct snib__node *node, struct snib__call *call,
     snprintf(l->replies[l->reply_count++ % 4], sizeof l->replies[0], "%s", reply->text);
 }
 
-static void on_lost(struct snib__node *node, struct snib__call *call, enum snib__loss how)
+static void on_lost(struct snib__node *node, struct snib__redis_call *call, enum snib__loss how)
 {
     (void)call;
     (void)how;
@@ -87,7 +87,7 @@ static void begin(void)
 static void ask(struct snib__node *node, const char *one, const char *two, const char *three)
 {
     struct snib__command command;
-    struct snib__call call = snib__node_call(node, 0, node);
+    struct snib__redis_call call = snib__node_call(node, 0, node);
     snib__command_words(&command, one, two, three, (char *)NULL);
     CHECK(snib__node_ask(node, &call, &command));
 }

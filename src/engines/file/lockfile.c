@@ -59,6 +59,15 @@ bool snib__file_blocked(int fd, short type, off_t start, off_t length, struct fl
 
 /* ---- The cache -------------------------------------------------------------------------- */
 
+static void discard(struct lockfile *f)
+{
+    if (f->map) {
+        munmap((void *)(uintptr_t)f->map, FILE_BYTES);
+    }
+    close(f->fd);
+    free(f);
+}
+
 static void close_file(struct lockfile *f)
 {
     if (f->cache->recent == f) {
@@ -68,11 +77,7 @@ static void close_file(struct lockfile *f)
     if (!f->replaced) {
         snib__table_remove(&f->cache->files, &f->entry);
     }
-    if (f->map) {
-        munmap((void *)(uintptr_t)f->map, FILE_BYTES);
-    }
-    close(f->fd);
-    free(f);
+    discard(f);
 }
 
 /* The file that has been idle for longest, or nearly so: one that was used since we last came by
@@ -336,11 +341,17 @@ void snib__file_cache_init(struct cache *cache, struct directory *directory, siz
 
 void snib__file_cache_close(struct cache *cache)
 {
-    struct lockfile *f;
-    while ((f = snib__file_cache_next(cache, NULL)) != NULL) {
-        close_file(f);
+    struct snib__list *const lists[] = {&cache->order, &cache->strays};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        struct snib__list *next;
+        for (struct snib__list *in = lists[i]->after; in != lists[i]; in = next) {
+            next = in->after;
+            discard(SNIB__OF(in, struct lockfile, in));
+        }
+        snib__list_init(lists[i]);
     }
     snib__table_free(&cache->files);
+    cache->recent = NULL;
     cache->idle = 0;
 }
 

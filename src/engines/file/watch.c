@@ -12,7 +12,7 @@
 
 #define IDLE_MAX 16
 
-static struct watch *of_link(struct snib__list *in)
+static struct watch *of_member(struct snib__list *in)
 {
     return SNIB__OF(in, struct watch, in);
 }
@@ -36,12 +36,14 @@ static void forget(struct watch *w)
 
 void snib__file_watches_close(struct watches *all)
 {
-    while (!snib__list_empty(&all->list)) {
-        struct watch *w = of_link(all->list.after);
-        snib__list_remove(&w->in);
+    struct snib__list *next;
+    for (struct snib__list *in = all->list.after; in != &all->list; in = next) {
+        struct watch *w = of_member(in);
+        next = in->after;
         close(w->fd);
         free(w);
     }
+    snib__list_init(&all->list);
     all->idle = 0;
 }
 
@@ -61,7 +63,7 @@ struct watch *snib__file_watch_begin(struct watches *all, uint32_t pid, bool *fr
 {
     *fresh = *dead = false;
     for (struct snib__list *in = all->list.after; in != &all->list; in = in->after) {
-        struct watch *w = of_link(in);
+        struct watch *w = of_member(in);
         if (w->pid == pid) {
             all->idle -= w->users == 0 ? 1 : 0;
             w->users++;
@@ -95,9 +97,9 @@ void snib__file_watch_end(struct watch *w)
         return;
     }
     struct snib__list *in = all->list.after;
-    while (of_link(in)->users > 0) { /* this one is idle, if no other */
+    while (of_member(in)->users > 0) { /* this one is idle, if no other */
         in = in->after;
     }
     all->idle--;
-    forget(of_link(in));
+    forget(of_member(in));
 }

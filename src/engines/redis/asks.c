@@ -7,10 +7,11 @@
 #include "engines/redis/bid.h"
 
 /* A call for a bid; `before` is the one that it repeats, or NULL. */
-static struct snib__call begin_call(const struct snib__redis *r, enum snib__call_kind kind,
-                                    struct snib__bid *b, const struct snib__call *before)
+static struct snib__redis_call begin_call(const struct snib__redis *r, enum snib__call_kind kind,
+                                          struct snib__bid *b,
+                                          const struct snib__redis_call *before)
 {
-    struct snib__call call = snib__node_call(&r->node, (int)kind, b);
+    struct snib__redis_call call = snib__node_call(&r->node, (int)kind, b);
     if (before) {
         call.by_text = before->by_text;
         call.trials = before->trials;
@@ -19,7 +20,7 @@ static struct snib__call begin_call(const struct snib__redis *r, enum snib__call
     return call;
 }
 
-static bool ask(struct snib__redis *r, struct snib__bid *b, const struct snib__call *call,
+static bool ask(struct snib__redis *r, struct snib__bid *b, const struct snib__redis_call *call,
                 const struct snib__command *command)
 {
     if (!snib__node_ask(&r->node, call, command)) {
@@ -29,12 +30,13 @@ static bool ask(struct snib__redis *r, struct snib__bid *b, const struct snib__c
     return true;
 }
 
-bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b, const struct snib__call *before)
+bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
+                       const struct snib__redis_call *before)
 {
     const struct snib__claim *claim = b->claim;
     struct snib__command command;
     char id[SNIB__ID_MAX];
-    struct snib__call call = begin_call(r, SNIB__CALL_ATTEMPT, b, before);
+    struct snib__redis_call call = begin_call(r, SNIB__CALL_ATTEMPT, b, before);
     struct snib__wish wish = snib__wish_for(r, claim->name, id);
     snib__bid_id(b, id);
     call.not_after_ms =
@@ -59,11 +61,12 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b, const struct 
     return true;
 }
 
-bool snib__ask_renew(struct snib__redis *r, struct snib__bid *b, const struct snib__call *before)
+bool snib__ask_renew(struct snib__redis *r, struct snib__bid *b,
+                     const struct snib__redis_call *before)
 {
     struct snib__command command;
     char id[SNIB__ID_MAX];
-    struct snib__call call = begin_call(r, SNIB__CALL_RENEW, b, before);
+    struct snib__redis_call call = begin_call(r, SNIB__CALL_RENEW, b, before);
     struct snib__wish wish = snib__wish_for(r, b->claim->name, id);
     snib__bid_id(b, id);
     wish.by_text = call.by_text;
@@ -73,11 +76,12 @@ bool snib__ask_renew(struct snib__redis *r, struct snib__bid *b, const struct sn
     return b->renewing;
 }
 
-bool snib__ask_release(struct snib__redis *r, struct snib__bid *b, const struct snib__call *before)
+bool snib__ask_release(struct snib__redis *r, struct snib__bid *b,
+                       const struct snib__redis_call *before)
 {
     struct snib__command command;
     char id[SNIB__ID_MAX];
-    struct snib__call call = begin_call(r, SNIB__CALL_RELEASE, b, before);
+    struct snib__redis_call call = begin_call(r, SNIB__CALL_RELEASE, b, before);
     struct snib__wish wish = snib__wish_for(r, b->claim->name, id);
     snib__bid_id(b, id);
     wish.by_text = call.by_text;
@@ -86,7 +90,7 @@ bool snib__ask_release(struct snib__redis *r, struct snib__bid *b, const struct 
     return ask(r, b, &call, &command);
 }
 
-bool snib__ask_again(struct snib__redis *r, const struct snib__call *call)
+bool snib__ask_again(struct snib__redis *r, const struct snib__redis_call *call)
 {
     struct snib__bid *b = call->subject;
     switch (call->kind) {

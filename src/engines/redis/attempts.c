@@ -20,7 +20,7 @@ static void answer(struct snib__bid *b, const struct snib__result *result)
 /* An attempt has its answer, or does not get any: the core decides what comes next. */
 static void set_idle(struct snib__redis *r, struct snib__bid *b)
 {
-    snib__line_leave(r, b);
+    snib__redis_line_leave(r, b);
     b->phase = SNIB__BID_IDLE;
 }
 
@@ -80,12 +80,12 @@ int64_t snib__attempts_recheck_ms(const struct snib__redis *r, const struct snib
 
 /* ---- Answers ---------------------------------------------------------------------------- */
 
-static void on_held(struct snib__redis *r, struct snib__bid *b, const struct snib__call *call,
+static void on_held(struct snib__redis *r, struct snib__bid *b, const struct snib__redis_call *call,
                     const struct snib__layout_answer *a)
 {
     char note[200];
     int64_t ttl_ms = b->claim->ttl_ms;
-    snib__line_leave(r, b);
+    snib__redis_line_leave(r, b);
     b->phase = SNIB__BID_HELD;
     struct snib__result held = {
         .status = SNIB__HELD,
@@ -116,20 +116,20 @@ static struct snib__result rival(enum snib__status status, const struct snib__la
     };
 }
 
-static void on_queued(struct snib__redis *r, struct snib__bid *b, const struct snib__call *call,
-                      const struct snib__layout_answer *a)
+static void on_queued(struct snib__redis *r, struct snib__bid *b,
+                      const struct snib__redis_call *call, const struct snib__layout_answer *a)
 {
     b->phase = SNIB__BID_QUEUED;
     b->asked = call->sent;
     b->queued_ms = a->now_ms;
-    snib__line_join(r, b, snib__attempts_recheck_ms(r, b));
+    snib__redis_line_join(r, b, snib__attempts_recheck_ms(r, b));
     struct snib__result queued = rival(SNIB__QUEUED, a);
     answer(b, &queued);
 }
 
 /* If it is willing to wait, it was asked without an inbox because there was none: open one. Asked
  * with one, the line is full. */
-static void on_busy(struct snib__redis *r, struct snib__bid *b, const struct snib__call *call,
+static void on_busy(struct snib__redis *r, struct snib__bid *b, const struct snib__redis_call *call,
                     const struct snib__layout_answer *a)
 {
     if (b->claim->may_queue && !call->in_line) {
@@ -140,7 +140,7 @@ static void on_busy(struct snib__redis *r, struct snib__bid *b, const struct sni
         if (snib__node_open_inbox(&r->node)) {
             /* No word until we stand in line: nobody may believe that we already do. */
             b->phase = SNIB__BID_WANTS;
-            snib__line_join(r, b, snib__attempts_recheck_ms(r, b));
+            snib__redis_line_join(r, b, snib__attempts_recheck_ms(r, b));
             return;
         }
     }
@@ -167,7 +167,7 @@ static void on_kind(struct snib__redis *r, struct snib__bid *b, unsigned permits
 }
 
 /* Arrived after its time: the server's clock has jumped, and is known now. Or after its release. */
-static void on_late(struct snib__redis *r, struct snib__bid *b, struct snib__call *call)
+static void on_late(struct snib__redis *r, struct snib__bid *b, struct snib__redis_call *call)
 {
     if (call->trials < 3) {
         call->trials++;
@@ -197,8 +197,8 @@ static bool is_granted_by_a_fit_node(struct snib__redis *r, struct snib__bid *b)
     return false;
 }
 
-void snib__attempts_answer(struct snib__redis *r, struct snib__bid *b, struct snib__call *call,
-                           const struct snib__layout_answer *a)
+void snib__attempts_answer(struct snib__redis *r, struct snib__bid *b,
+                           struct snib__redis_call *call, const struct snib__layout_answer *a)
 {
     if (b->phase != SNIB__BID_ASKED && b->phase != SNIB__BID_QUEUED) {
         return; /* granted by message meanwhile, or given up */
@@ -269,7 +269,7 @@ void snib__attempts_granted(struct snib__redis *r, struct snib__bid *b,
 {
     char note[200];
     int64_t ttl_ms = b->claim->ttl_ms;
-    snib__line_leave(r, b);
+    snib__redis_line_leave(r, b);
     b->phase = SNIB__BID_HELD;
     b->sent = true;
     struct snib__result held = {

@@ -12,7 +12,7 @@ void snib__attempts_try(struct snib__redis *, struct snib__bid *);
 int64_t snib__attempts_recheck_ms(const struct snib__redis *, const struct snib__bid *);
 
 /* What became of a call. */
-void snib__attempts_answer(struct snib__redis *, struct snib__bid *, struct snib__call *,
+void snib__attempts_answer(struct snib__redis *, struct snib__bid *, struct snib__redis_call *,
                            const struct snib__layout_answer *);
 void snib__attempts_error(struct snib__redis *, struct snib__bid *, const struct snib__error *,
                           const char *text);

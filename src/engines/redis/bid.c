@@ -90,9 +90,9 @@ struct snib__bid *snib__bid_find(const struct snib__redis *r, const char *id)
 
 /* ---- The line --------------------------------------------------------------------------- */
 
-void snib__line_join(struct snib__redis *r, struct snib__bid *b, int64_t after_ms)
+void snib__redis_line_join(struct snib__redis *r, struct snib__bid *b, int64_t after_ms)
 {
-    struct snib__line *line = &r->line;
+    struct snib__redis_line *line = &r->line;
     b->recheck_ns = snib__now().boot_ns + snib__jitter(after_ms * SNIB__MS);
     if (!b->waits) {
         snib__list_append(&line->bids, &b->in_line);
@@ -106,7 +106,7 @@ void snib__line_join(struct snib__redis *r, struct snib__bid *b, int64_t after_m
     }
 }
 
-void snib__line_leave(struct snib__redis *r, struct snib__bid *b)
+void snib__redis_line_leave(struct snib__redis *r, struct snib__bid *b)
 {
     if (!b->waits) {
         return;
@@ -119,7 +119,7 @@ void snib__line_leave(struct snib__redis *r, struct snib__bid *b)
     }
 }
 
-void snib__line_hurry(struct snib__redis *r)
+void snib__redis_line_hurry(struct snib__redis *r)
 {
     int64_t now_ns = snib__now().boot_ns;
     struct snib__list *all = &r->line.bids;

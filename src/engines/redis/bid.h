@@ -14,8 +14,8 @@ void snib__bid_forget(struct snib__redis *, struct snib__bid *);
 struct snib__bid *snib__bid_find(const struct snib__redis *, const char *id);
 
 /* Who waits, and when it wants to ask again: after this long, with jitter; all of them now. */
-void snib__line_join(struct snib__redis *, struct snib__bid *, int64_t after_ms);
-void snib__line_leave(struct snib__redis *, struct snib__bid *);
-void snib__line_hurry(struct snib__redis *);
+void snib__redis_line_join(struct snib__redis *, struct snib__bid *, int64_t after_ms);
+void snib__redis_line_leave(struct snib__redis *, struct snib__bid *);
+void snib__redis_line_hurry(struct snib__redis *);
 
 #endif

@@ -71,7 +71,7 @@ void snib__claims_attempt(struct snib__claim *claim)
     struct snib__bid *b = claim->state;
     bool idle = snib__node_idle(&r->node);
     b->claim = claim;
-    snib__line_leave(r, b);
+    snib__redis_line_leave(r, b);
     b->phase = SNIB__BID_ASKED;
     if (claim->may_queue && !snib__bid_know(r, b)) {
         snib__attempts_fail(r, b, SNIB_ENOMEM, 0, "out of memory");
@@ -102,7 +102,7 @@ void snib__claims_release(struct snib__claim *claim)
     struct snib__bid *b = claim->state;
     bool idle = snib__node_idle(&r->node);
     b->claim = claim; /* an adopted one was never attempted here */
-    snib__line_leave(r, b);
+    snib__redis_line_leave(r, b);
     b->was_held = b->phase == SNIB__BID_HELD || claim->adopted;
     b->phase = SNIB__BID_RELEASING;
     if (!b->sent && b->under_way == 0 && !claim->adopted) {
@@ -116,8 +116,8 @@ void snib__claims_release(struct snib__claim *claim)
 
 /* ---- Answers to a renewal and a release ------------------------------------------------- */
 
-static void on_renew(struct snib__redis *r, struct snib__bid *b, const struct snib__call *call,
-                     const struct snib__layout_answer *a)
+static void on_renew(struct snib__redis *r, struct snib__bid *b,
+                     const struct snib__redis_call *call, const struct snib__layout_answer *a)
 {
     struct snib__server_clock *clock = &r->node.clock;
     char jumped[80];
@@ -165,8 +165,8 @@ static enum snib__status status_of_release(const struct snib__bid *b, bool repea
     return b->was_held ? SNIB__LOST : SNIB__FREED;
 }
 
-static void on_release(struct snib__redis *r, struct snib__bid *b, const struct snib__call *call,
-                       const struct snib__layout_answer *a)
+static void on_release(struct snib__redis *r, struct snib__bid *b,
+                       const struct snib__redis_call *call, const struct snib__layout_answer *a)
 {
     if (a->unfinished) { /* those who wait would find out by themselves, only later */
         char id[SNIB__ID_MAX];
@@ -183,7 +183,8 @@ void snib__claims_settled(struct snib__redis *r, struct snib__bid *b,
 }
 
 /* Refused, and not executed: go on asking for as long as there is something to release. */
-static void owe_release(struct snib__redis *r, struct snib__bid *b, const struct snib__call *call)
+static void owe_release(struct snib__redis *r, struct snib__bid *b,
+                        const struct snib__redis_call *call)
 {
     char id[SNIB__ID_MAX];
     snib__bid_id(b, id);
@@ -198,7 +199,7 @@ static void owe_release(struct snib__redis *r, struct snib__bid *b, const struct
 
 /* ---- Errors ----------------------------------------------------------------------------- */
 
-static void on_error(struct snib__redis *r, struct snib__bid *b, struct snib__call *call,
+static void on_error(struct snib__redis *r, struct snib__bid *b, struct snib__redis_call *call,
                      const char *text)
 {
     struct snib__error error = snib__error_read(text);
@@ -229,7 +230,7 @@ static void on_error(struct snib__redis *r, struct snib__bid *b, struct snib__ca
 /* ---- Calls that were lost --------------------------------------------------------------- */
 
 /* The call will say no more. */
-static void leave_ring(struct snib__bid *b, const struct snib__call *call)
+static void leave_ring(struct snib__bid *b, const struct snib__redis_call *call)
 {
     b->under_way--;
     if (call->kind == SNIB__CALL_RENEW) {
@@ -248,7 +249,7 @@ static void note_loose(struct snib__bid *b, int64_t not_after_ms)
 }
 
 /* Within its time, and for the first time: once more, on the next connection. */
-static bool repeat(struct snib__redis *r, struct snib__call *call, enum snib__loss how)
+static bool repeat(struct snib__redis *r, struct snib__redis_call *call, enum snib__loss how)
 {
     bool may = how == SNIB__LOSS_CUT || how == SNIB__LOSS_UNSENT;
     if (!may || call->trials > 0 || snib__now().boot_ns >= call->due_ns) {
@@ -259,7 +260,7 @@ static bool repeat(struct snib__redis *r, struct snib__call *call, enum snib__lo
     return snib__ask_again(r, call);
 }
 
-void snib__claims_lost(struct snib__redis *r, struct snib__call *call, enum snib__loss how)
+void snib__claims_lost(struct snib__redis *r, struct snib__redis_call *call, enum snib__loss how)
 {
     struct snib__bid *b = call->subject;
     if (how == SNIB__LOSS_TOO_LATE && call->kind == SNIB__CALL_RENEW) {
@@ -297,7 +298,7 @@ void snib__claims_lost(struct snib__redis *r, struct snib__call *call, enum snib
 
 /* ---- Replies ---------------------------------------------------------------------------- */
 
-void snib__claims_reply(struct snib__redis *r, struct snib__call *call,
+void snib__claims_reply(struct snib__redis *r, struct snib__redis_call *call,
                         const struct snib__reply *reply)
 {
     struct snib__bid *b = call->subject;

@@ -14,8 +14,9 @@ void snib__claims_renew(struct snib__claim *const claims[], size_t n);
 void snib__claims_release(struct snib__claim *);
 
 /* What became of calls whose subject is a bid. */
-void snib__claims_reply(struct snib__redis *, struct snib__call *, const struct snib__reply *);
-void snib__claims_lost(struct snib__redis *, struct snib__call *, enum snib__loss);
+void snib__claims_reply(struct snib__redis *, struct snib__redis_call *,
+                        const struct snib__reply *);
+void snib__claims_lost(struct snib__redis *, struct snib__redis_call *, enum snib__loss);
 
 /* The answer to a release that had become a debt. */
 void snib__claims_settled(struct snib__redis *, struct snib__bid *,

@@ -55,7 +55,7 @@ bool snib__connection_clear(const struct snib__connection *c)
 
 /* ---- The ring --------------------------------------------------------------------------- */
 
-static struct snib__call *at(const struct snib__connection *c, size_t index)
+static struct snib__redis_call *at(const struct snib__connection *c, size_t index)
 {
     return &c->ring[(c->first + index) & (c->room - 1)];
 }
@@ -66,7 +66,7 @@ static bool make_room(struct snib__connection *c)
         return true;
     }
     size_t room = c->room ? c->room * 2 : RING_FIRST;
-    struct snib__call *ring = malloc(room * sizeof *ring);
+    struct snib__redis_call *ring = malloc(room * sizeof *ring);
     if (!ring) {
         return false;
     }
@@ -80,9 +80,9 @@ static bool make_room(struct snib__connection *c)
     return true;
 }
 
-static struct snib__call pop(struct snib__connection *c)
+static struct snib__redis_call pop(struct snib__connection *c)
 {
-    struct snib__call call = *at(c, 0);
+    struct snib__redis_call call = *at(c, 0);
     c->first = (c->first + 1) & (c->room - 1);
     c->count--;
     c->abandoned -= c->abandoned > 0;
@@ -153,7 +153,7 @@ void snib__connection_end(struct snib__connection *c, enum snib__loss how, int s
 void snib__connection_lose(struct snib__connection *c, enum snib__loss how, int sys,
                            const char *why)
 {
-    struct snib__call *ring = c->ring;
+    struct snib__redis_call *ring = c->ring;
     size_t first = c->first, count = c->count, room = c->room;
     uint64_t written = c->written;
     explain(c, sys, why);
@@ -163,7 +163,7 @@ void snib__connection_lose(struct snib__connection *c, enum snib__loss how, int 
     c->first = c->count = c->room = c->abandoned = 0;
     reset(c);
     for (size_t i = 0; i < count; i++) {
-        struct snib__call *call = &ring[(first + i) & (room - 1)];
+        struct snib__redis_call *call = &ring[(first + i) & (room - 1)];
         bool unsent = call->starts >= written && how == SNIB__LOSS_CUT;
         c->upcalls->lost(c, call, unsent ? SNIB__LOSS_UNSENT : how);
     }
@@ -237,7 +237,7 @@ static void test_before_use(struct snib__connection *c)
     }
 }
 
-bool snib__connection_ask(struct snib__connection *c, const struct snib__call *call,
+bool snib__connection_ask(struct snib__connection *c, const struct snib__redis_call *call,
                           const struct snib__command *command)
 {
     test_before_use(c);
@@ -250,7 +250,7 @@ bool snib__connection_ask(struct snib__connection *c, const struct snib__call *c
         return false;
     }
     c->count++;
-    struct snib__call *last = at(c, c->count - 1);
+    struct snib__redis_call *last = at(c, c->count - 1);
     *last = *call;
     last->starts = starts;
     return true;
@@ -309,7 +309,7 @@ static void hand_out(struct snib__connection *c)
         if (c->listens) {
             c->upcalls->reply(c, NULL, reply);
         } else if (c->count > 0) {
-            struct snib__call call = pop(c);
+            struct snib__redis_call call = pop(c);
             c->upcalls->reply(c, &call, reply);
         } else {
             snib__connection_end(c, SNIB__LOSS_CUT, 0, "the server answered what was not asked");

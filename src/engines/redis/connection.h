@@ -23,7 +23,7 @@ struct snib__address {
 };
 
 /* Something asked of the server. */
-struct snib__call {
+struct snib__redis_call {
     int kind;             /* whoever asks says what this is; below 0: part of the greeting */
     bool by_text;         /* a script's text, because the server did not know its SHA-1 */
     bool in_line;         /* an attempt that is willing to wait, and names an inbox */
@@ -53,8 +53,8 @@ struct snib__connection;
 struct snib__connection_upcalls {
     void (*greet)(struct snib__connection *); /* it begins: first calls */
     /* A reply. `call` is NULL where nothing was asked: a message. */
-    void (*reply)(struct snib__connection *, struct snib__call *, const struct snib__reply *);
-    void (*lost)(struct snib__connection *, struct snib__call *, enum snib__loss);
+    void (*reply)(struct snib__connection *, struct snib__redis_call *, const struct snib__reply *);
+    void (*lost)(struct snib__connection *, struct snib__redis_call *, enum snib__loss);
     void (*down)(struct snib__connection *); /* after all its calls were lost */
 };
 
@@ -81,7 +81,7 @@ struct snib__connection {
     struct snib__buffer out;
     uint64_t appended, written; /* bytes of the stream */
     uint64_t gate;              /* bytes of it that may be written */
-    struct snib__call *ring;
+    struct snib__redis_call *ring;
     size_t first, count, room;
     size_t abandoned; /* of the first calls, those nobody waits for */
     int64_t heard_ns; /* the last byte, or the connection */
@@ -95,7 +95,7 @@ void snib__connection_init(struct snib__connection *, const struct snib__connect
                            const struct snib__address *, void *owner);
 
 /* Add a call to the pipeline, connecting if need be. False: no memory, nothing was added. */
-bool snib__connection_ask(struct snib__connection *, const struct snib__call *,
+bool snib__connection_ask(struct snib__connection *, const struct snib__redis_call *,
                           const struct snib__command *);
 
 /* A command that has no reply of its own, on a connection that listens. */

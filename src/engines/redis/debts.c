@@ -37,7 +37,7 @@ static void ask(struct snib__redis *r, struct snib__debt *d)
 {
     struct snib__command command;
     struct snib__wish wish = snib__wish_for(r, d->name, d->id);
-    struct snib__call call = snib__node_call(&r->node, SNIB__CALL_DEBT, d);
+    struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_DEBT, d);
     wish.loose_ms = d->loose_ms;
     wish.by_text = call.by_text = d->by_text;
     r->layout->release(&command, &wish);
@@ -85,7 +85,7 @@ static void on_error(struct snib__redis *r, struct snib__debt *d, const char *te
     postpone(d);
 }
 
-void snib__debts_reply(struct snib__redis *r, struct snib__call *call,
+void snib__debts_reply(struct snib__redis *r, struct snib__redis_call *call,
                        const struct snib__reply *reply, snib__debt_settled *settled)
 {
     struct snib__debt *d = call->subject;
@@ -115,7 +115,7 @@ void snib__debts_reply(struct snib__redis *r, struct snib__call *call,
     }
 }
 
-void snib__debts_lost(struct snib__redis *r, struct snib__call *call, enum snib__loss how)
+void snib__debts_lost(struct snib__redis *r, struct snib__redis_call *call, enum snib__loss how)
 {
     struct snib__debt *d = call->subject;
     (void)r;

@@ -30,9 +30,9 @@ struct snib__debt *snib__debts_add(struct snib__redis *, const char *name, const
                                    int64_t loose_ms, bool refused);
 
 /* What became of calls whose subject is a debt. */
-void snib__debts_reply(struct snib__redis *, struct snib__call *, const struct snib__reply *,
+void snib__debts_reply(struct snib__redis *, struct snib__redis_call *, const struct snib__reply *,
                        snib__debt_settled *);
-void snib__debts_lost(struct snib__redis *, struct snib__call *, enum snib__loss);
+void snib__debts_lost(struct snib__redis *, struct snib__redis_call *, enum snib__loss);
 
 /* Ask what is to be asked again; when to come back. */
 int64_t snib__debts_keep_time(struct snib__redis *, int64_t now_ns, snib__debt_settled *);

@@ -61,7 +61,7 @@ static const struct snib__param params[] = {
 
 /* ---- What the node says ----------------------------------------------------------------- */
 
-static void on_reply(struct snib__node *node, struct snib__call *call,
+static void on_reply(struct snib__node *node, struct snib__redis_call *call,
                      const struct snib__reply *reply)
 {
     struct snib__redis *r = node->owner;
@@ -83,7 +83,7 @@ static void on_reply(struct snib__node *node, struct snib__call *call,
     }
 }
 
-static void on_lost(struct snib__node *node, struct snib__call *call, enum snib__loss how)
+static void on_lost(struct snib__node *node, struct snib__redis_call *call, enum snib__loss how)
 {
     struct snib__redis *r = node->owner;
     if (!call->subject) {
@@ -109,7 +109,7 @@ static void on_lost(struct snib__node *node, struct snib__call *call, enum snib_
 
 static void on_down(struct snib__node *node)
 {
-    snib__line_hurry(node->owner); /* those that stand in line ask where they are */
+    snib__redis_line_hurry(node->owner); /* those that stand in line ask where they are */
 }
 
 static void on_message(struct snib__node *node, const char *text)

@@ -48,7 +48,7 @@ enum step { ATTEMPT, RENEW, RELEASE, RELEASE_BY_SHA1, CLEAN, STEPS };
 static bool ask(struct snib__redis *r, struct snib__examination *e,
                 const struct snib__command *command)
 {
-    struct snib__call call = snib__node_call(&r->node, SNIB__CALL_EXAMINE, e);
+    struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_EXAMINE, e);
     e->pinged = call.sent;
     return snib__node_ask(&r->node, &call, command);
 }
@@ -198,7 +198,7 @@ static void note_greeting(struct snib__redis *r, struct snib__examination *e)
     }
 }
 
-void snib__examine_reply(struct snib__redis *r, struct snib__call *call,
+void snib__examine_reply(struct snib__redis *r, struct snib__redis_call *call,
                          const struct snib__reply *reply)
 {
     struct snib__examination *e = call->subject;
@@ -227,7 +227,7 @@ void snib__examine_reply(struct snib__redis *r, struct snib__call *call,
     }
 }
 
-void snib__examine_lost(struct snib__redis *r, struct snib__call *call, enum snib__loss how)
+void snib__examine_lost(struct snib__redis *r, struct snib__redis_call *call, enum snib__loss how)
 {
     struct snib__examination *e = call->subject;
     call->subject = NULL;

@@ -27,8 +27,9 @@ struct snib__examination {
 };
 
 void snib__examine(struct snib__query *);
-void snib__examine_reply(struct snib__redis *, struct snib__call *, const struct snib__reply *);
-void snib__examine_lost(struct snib__redis *, struct snib__call *, enum snib__loss);
+void snib__examine_reply(struct snib__redis *, struct snib__redis_call *,
+                         const struct snib__reply *);
+void snib__examine_lost(struct snib__redis *, struct snib__redis_call *, enum snib__loss);
 void snib__examine_inbox(struct snib__redis *); /* it is open, or cannot be opened */
 void snib__examine_close(struct snib__redis *); /* ends all of them */
 

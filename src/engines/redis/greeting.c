@@ -26,7 +26,7 @@ enum kind { TIME = -1, FSYNC = -2, INFO = -3, SELECT = -4, SETNAME = -5, AUTH = 
 
 static void ask(struct snib__connection *c, enum kind kind, const struct snib__command *command)
 {
-    struct snib__call call = {.kind = kind, .sent = snib__now()};
+    struct snib__redis_call call = {.kind = kind, .sent = snib__now()};
     call.due_ns = SNIB__NEVER; /* silence ends the connection, and with it this */
     (void)snib__connection_ask(c, &call, command);
 }
@@ -139,7 +139,7 @@ static bool wants_password(const struct snib__reply *reply)
 }
 
 void snib__greeting_reply(struct snib__greeting *g, struct snib__connection *c,
-                          const struct snib__call *call, const struct snib__reply *reply)
+                          const struct snib__redis_call *call, const struct snib__reply *reply)
 {
     if (wants_password(reply)) {
         g->error = snib__error_read(reply->text);

@@ -43,6 +43,6 @@ void snib__greeting_send(struct snib__greeting *, struct snib__connection *,
 /* The reply to one of its calls, which are those of a kind below 0. Ends the connection if we
  * were not let in: what waited is then lost as denied. */
 void snib__greeting_reply(struct snib__greeting *, struct snib__connection *,
-                          const struct snib__call *, const struct snib__reply *);
+                          const struct snib__redis_call *, const struct snib__reply *);
 
 #endif

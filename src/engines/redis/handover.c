@@ -35,7 +35,7 @@ static void recheck(struct snib__redis *r, struct snib__bid *b, int64_t now_ns)
 
 void snib__handover_keep_time(struct snib__redis *r, int64_t now_ns)
 {
-    struct snib__line *line = &r->line;
+    struct snib__redis_line *line = &r->line;
     struct snib__list *after;
     if (now_ns < line->tick_ns) {
         return;
@@ -61,12 +61,12 @@ void snib__handover_ready(struct snib__redis *r)
         struct snib__bid *b = SNIB__OF(l, struct snib__bid, in_line);
         after = l->after;
         if (b->phase == SNIB__BID_WANTS) {
-            snib__line_leave(r, b);
+            snib__redis_line_leave(r, b);
             b->phase = SNIB__BID_ASKED;
             snib__attempts_try(r, b);
         }
     }
-    snib__line_hurry(r); /* tickets name the old inbox */
+    snib__redis_line_hurry(r); /* tickets name the old inbox */
 }
 
 /* Without an inbox there is no line to stand in: those who wait try again, now and then. */

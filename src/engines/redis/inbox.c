@@ -29,7 +29,7 @@ static void greet(struct snib__connection *c)
 {
     struct snib__inbox *inbox = c->owner;
     struct snib__command command;
-    struct snib__call call = {.kind = SUBSCRIBE, .sent = snib__now(), .due_ns = SNIB__NEVER};
+    struct snib__redis_call call = {.kind = SUBSCRIBE, .sent = snib__now(), .due_ns = SNIB__NEVER};
     unsigned char random[16];
     snib__random(random, sizeof random);
     int n = snprintf(inbox->name, sizeof inbox->name, "%.100s:inbox:", inbox->prefix);
@@ -68,7 +68,7 @@ static void on_subscribed(struct snib__inbox *inbox, const struct snib__reply *r
     inbox->upcalls->ready(inbox);
 }
 
-static void on_reply(struct snib__connection *c, struct snib__call *call,
+static void on_reply(struct snib__connection *c, struct snib__redis_call *call,
                      const struct snib__reply *reply)
 {
     struct snib__inbox *inbox = c->owner;
@@ -84,7 +84,7 @@ static void on_reply(struct snib__connection *c, struct snib__call *call,
     }
 }
 
-static void on_lost(struct snib__connection *c, struct snib__call *call, enum snib__loss how)
+static void on_lost(struct snib__connection *c, struct snib__redis_call *call, enum snib__loss how)
 {
     (void)c;
     (void)call;

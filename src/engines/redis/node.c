@@ -65,7 +65,7 @@ static void greet(struct snib__connection *c)
                         asks_fsync ? SNIB__GREET_FSYNC : SNIB__GREET_FITNESS);
 }
 
-static void on_reply(struct snib__connection *c, struct snib__call *call,
+static void on_reply(struct snib__connection *c, struct snib__redis_call *call,
                      const struct snib__reply *reply)
 {
     struct snib__node *node = c->owner;
@@ -84,7 +84,7 @@ static void on_reply(struct snib__connection *c, struct snib__call *call,
     }
 }
 
-static void on_lost(struct snib__connection *c, struct snib__call *call, enum snib__loss how)
+static void on_lost(struct snib__connection *c, struct snib__redis_call *call, enum snib__loss how)
 {
     struct snib__node *node = c->owner;
     if (call->kind >= 0) {
@@ -153,14 +153,14 @@ void snib__node_close(struct snib__node *node)
 
 /* ---- Asking ----------------------------------------------------------------------------- */
 
-struct snib__call snib__node_call(const struct snib__node *node, int kind, void *subject)
+struct snib__redis_call snib__node_call(const struct snib__node *node, int kind, void *subject)
 {
-    struct snib__call call = {.kind = kind, .subject = subject, .sent = snib__now()};
+    struct snib__redis_call call = {.kind = kind, .subject = subject, .sent = snib__now()};
     call.due_ns = call.sent.boot_ns + node->settings->address.timeout_ms * SNIB__MS;
     return call;
 }
 
-bool snib__node_ask(struct snib__node *node, const struct snib__call *call,
+bool snib__node_ask(struct snib__node *node, const struct snib__redis_call *call,
                     const struct snib__command *command)
 {
     return snib__connection_ask(&node->connection, call, command);
@@ -198,7 +198,7 @@ void snib__node_end(struct snib__node *node, const char *why)
 
 /* ---- What is known ---------------------------------------------------------------------- */
 
-void snib__node_learn_time(struct snib__node *node, const struct snib__call *call,
+void snib__node_learn_time(struct snib__node *node, const struct snib__redis_call *call,
                            int64_t server_ms)
 {
     snib__server_clock_learn(&node->clock, call->sent, node->connection.heard_ns, server_ms);

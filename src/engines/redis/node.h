@@ -26,8 +26,8 @@ struct snib__node;
 
 /* What a node says to its session. */
 struct snib__node_upcalls {
-    void (*reply)(struct snib__node *, struct snib__call *, const struct snib__reply *);
-    void (*lost)(struct snib__node *, struct snib__call *, enum snib__loss);
+    void (*reply)(struct snib__node *, struct snib__redis_call *, const struct snib__reply *);
+    void (*lost)(struct snib__node *, struct snib__redis_call *, enum snib__loss);
     void (*down)(struct snib__node *); /* the connection has ended; its calls were told before */
     void (*message)(struct snib__node *, const char *text); /* in the inbox */
     void (*inbox_ready)(struct snib__node *);
@@ -72,8 +72,9 @@ void snib__node_close(struct snib__node *); /* silently; nobody is told */
 
 /* Ask, connecting if need be. False: no memory. A kind is 0 or more. Nothing leaves before the next
  * flush, or step. */
-struct snib__call snib__node_call(const struct snib__node *, int kind, void *subject);
-bool snib__node_ask(struct snib__node *, const struct snib__call *, const struct snib__command *);
+struct snib__redis_call snib__node_call(const struct snib__node *, int kind, void *subject);
+bool snib__node_ask(struct snib__node *, const struct snib__redis_call *,
+                    const struct snib__command *);
 void snib__node_flush(struct snib__node *);
 void snib__node_drop(struct snib__node *, void *subject); /* wants no more replies */
 bool snib__node_idle(const struct snib__node *);          /* nothing was asked */
@@ -85,7 +86,7 @@ void snib__node_retire(struct snib__node *, const char *why);
 void snib__node_end(struct snib__node *, const char *why);
 
 /* An answer brought the server's time along. */
-void snib__node_learn_time(struct snib__node *, const struct snib__call *, int64_t server_ms);
+void snib__node_learn_time(struct snib__node *, const struct snib__redis_call *, int64_t server_ms);
 
 /* How long nobody is to be granted anything; 0: no quarantine. */
 int64_t snib__node_quarantine_left_ms(struct snib__node *);

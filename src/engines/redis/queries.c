@@ -61,7 +61,7 @@ static bool add_name(struct snib__search *s, const char *name)
 
 /* ---- Asking ----------------------------------------------------------------------------- */
 
-static bool ask(struct snib__redis *r, struct snib__search *s, const struct snib__call *call,
+static bool ask(struct snib__redis *r, struct snib__search *s, const struct snib__redis_call *call,
                 const struct snib__command *command)
 {
     bool asked = snib__node_ask(&r->node, call, command);
@@ -72,7 +72,7 @@ static bool ask(struct snib__redis *r, struct snib__search *s, const struct snib
 static bool ask_evict(struct snib__redis *r, struct snib__search *s, bool by_text)
 {
     struct snib__command command;
-    struct snib__call call = snib__node_call(&r->node, SNIB__CALL_EVICT, s);
+    struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_EVICT, s);
     struct snib__wish wish = snib__wish_for(r, s->query->name, "");
     wish.token = s->query->token;
     wish.force = s->query->force;
@@ -86,7 +86,7 @@ static bool ask_scan(struct snib__redis *r, struct snib__search *s, const char *
 {
     struct snib__command command;
     char pattern[2 * SNIB__KEY_MAX];
-    struct snib__call call = snib__node_call(&r->node, SNIB__CALL_SCAN, s);
+    struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_SCAN, s);
     r->layout->pattern(pattern, r->settings.prefix, s->query->name);
     snprintf(s->cursor, sizeof s->cursor, "%s", cursor);
     snib__command_words(&command, "SCAN", s->cursor, "MATCH", pattern, "COUNT", "1000",
@@ -98,7 +98,7 @@ static bool ask_scan(struct snib__redis *r, struct snib__search *s, const char *
 static bool ask_inspect(struct snib__redis *r, struct snib__search *s, const char *name)
 {
     struct snib__command command;
-    struct snib__call call = snib__node_call(&r->node, SNIB__CALL_INSPECT, s);
+    struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_INSPECT, s);
     struct snib__wish wish = snib__wish_for(r, name, "");
     r->layout->inspect(&command, &wish);
     return ask(r, s, &call, &command);
@@ -245,8 +245,8 @@ int64_t snib__queries_keep_time(struct snib__redis *r, int64_t now_ns)
     return next_ns;
 }
 
-static void on_error(struct snib__redis *r, struct snib__search *s, const struct snib__call *call,
-                     const char *text)
+static void on_error(struct snib__redis *r, struct snib__search *s,
+                     const struct snib__redis_call *call, const char *text)
 {
     struct snib__error error = snib__error_read(text);
     if (error.kind == SNIB__ERROR_NO_SCRIPT && !call->by_text && ask_evict(r, s, true)) {
@@ -263,7 +263,7 @@ static void on_error(struct snib__redis *r, struct snib__search *s, const struct
          error.kind == SNIB__ERROR_KIND ? "the key of this name is not a lock of snib" : text);
 }
 
-void snib__queries_reply(struct snib__redis *r, struct snib__call *call,
+void snib__queries_reply(struct snib__redis *r, struct snib__redis_call *call,
                          const struct snib__reply *reply)
 {
     struct snib__search *s = call->subject;
@@ -316,7 +316,7 @@ static int code_of(const struct snib__redis *r, enum snib__loss how)
     }
 }
 
-void snib__queries_lost(struct snib__redis *r, struct snib__call *call, enum snib__loss how)
+void snib__queries_lost(struct snib__redis *r, struct snib__redis_call *call, enum snib__loss how)
 {
     struct snib__search *s = call->subject;
     bool may_repeat = how == SNIB__LOSS_CUT || how == SNIB__LOSS_UNSENT;

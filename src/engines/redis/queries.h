@@ -26,8 +26,9 @@ struct snib__search {
 
 void snib__queries_inspect(struct snib__query *);
 void snib__queries_evict(struct snib__query *);
-void snib__queries_reply(struct snib__redis *, struct snib__call *, const struct snib__reply *);
-void snib__queries_lost(struct snib__redis *, struct snib__call *, enum snib__loss);
+void snib__queries_reply(struct snib__redis *, struct snib__redis_call *,
+                         const struct snib__reply *);
+void snib__queries_lost(struct snib__redis *, struct snib__redis_call *, enum snib__loss);
 int64_t snib__queries_keep_time(struct snib__redis *, int64_t now_ns); /* when to come back */
 void snib__queries_close(struct snib__redis *);                        /* ends all of them */
 

@@ -72,7 +72,7 @@ struct snib__bid {
 };
 
 /* Those that stand in line, or want to. */
-struct snib__line {
+struct snib__redis_line {
     struct snib__list bids;
     size_t count;
     int64_t tick_ns; /* when the first of them wants to ask again */
@@ -86,7 +86,7 @@ struct snib__redis {
     char *password; /* "" for none */
     char database[12];
     struct snib__table bids; /* those that messages may be for, by owner id */
-    struct snib__line line;
+    struct snib__redis_line line;
     struct snib__list debts;
     struct snib__list searches; /* queries under way */
     struct snib__list examinations;
