@@ -1,7 +1,7 @@
 /*
  * Runs the cases of many test programs side by side and adds up.
  *
- *     runner [-j N] [--timeout S] [--label TEXT] [--slowest] PROGRAM...
+ *     runner [-j N] [--timeout S] [--label TEXT] [--slowest] [--without CASE] PROGRAM...
  *
  * Each PROGRAM is one argument, split at spaces: "build/conformance --engine file". It is asked
  * for its cases with --list; then every case is a process of its own, N at a time, with its output
@@ -62,6 +62,7 @@ static struct {
     int jobs;
     int timeout_ms;
     const char *label;
+    const char *without; /* a case that is not run */
     bool slowest;
 } settings;
 
@@ -313,7 +314,8 @@ static void list_cases(struct program *program)
     } else {
         char *rest = text;
         for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-            if (*line != '\0') {
+            if (*line != '\0' &&
+                (settings.without == NULL || strcmp(line, settings.without) != 0)) {
                 add_task(program, line);
             }
         }
@@ -544,11 +546,13 @@ static void parse(int argc, char **argv)
             timeout_s = number(argv[++i], 100000);
         } else if (strcmp(argv[i], "--label") == 0 && i + 1 < argc) {
             settings.label = argv[++i];
+        } else if (strcmp(argv[i], "--without") == 0 && i + 1 < argc) {
+            settings.without = argv[++i];
         } else if (strcmp(argv[i], "--slowest") == 0) {
             settings.slowest = true;
         } else if (argv[i][0] == '-') {
             fprintf(stderr, "usage: runner [-j N] [--timeout S] [--label TEXT] [--slowest] "
-                            "PROGRAM...\n");
+                            "[--without CASE] PROGRAM...\n");
             exit(2);
         } else {
             add_program(argv[i]);

@@ -2,9 +2,18 @@
 /*
  * The engines under test: one row each.
  *
- * A row says how to make a private place and what it lacks of its engine's traits (a layout
- * without a queue, for instance). The traits are read from the library's own table, without a
- * server, because the harness asks which cases apply before it runs any.
+ * A row says how to start what the engine needs, how to make a private place there, and what it
+ * lacks of its engine's traits (a layout without a queue, for instance). The traits are read from
+ * the library's own table, without a server, because the harness asks which cases apply before it
+ * runs any.
+ *
+ * One server may serve a whole suite, since many servers take longer to start than most cases run:
+ *
+ *     conformance --engine redis --serve FILE the_server_serves_until_its_file_is_removed
+ *     conformance --engine redis --server "$(cat FILE)"
+ *
+ * The first writes the server's URL to FILE when it is ready. Without --server a case starts its
+ * own.
  *
  * Not done: choosing a server's topology; that is another row.
  */
@@ -14,32 +23,49 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct engine_row {
-    const char *name;   /* of --engine */
-    const char *scheme; /* as the library's table has it */
-    unsigned lacks;     /* traits this variant does not have */
-    void (*make_place)(char *url, size_t size);
+    const char *name;                      /* of --engine */
+    const char *scheme;                    /* as the library's table has it */
+    unsigned lacks;                        /* traits this variant does not have */
+    void (*start)(char *url, size_t size); /* a server; NULL: it has none */
+    /* At the server of that URL; nobody else gets the same. */
+    void (*make_place)(char *url, size_t size, const char *server);
 };
 
-static void make_file_place(char *url, size_t size)
+static void make_file_place(char *url, size_t size, const char *server)
 {
     char folder[256];
+    (void)server;
     snprintf(folder, sizeof folder, "%s/locks", check_tmpdir());
     CHECK(mkdir(folder, 0700) == 0);
     snprintf(url, size, "file://%s", folder);
 }
 
-static void make_redis_place(char *url, size_t size)
+static void start_redis(char *url, size_t size)
 {
     static struct server redis;
     server_redis(&redis, NULL);
     snprintf(url, size, "redis://127.0.0.1:%d?quarantine=no", redis.port);
 }
 
+/* A name for a place that no other case has, now or earlier. */
+static const char *unique(void)
+{
+    static char name[48];
+    snprintf(name, sizeof name, "case-%d-%llx", (int)getpid(), (long long)check_now_ns());
+    return name;
+}
+
+static void make_redis_place(char *url, size_t size, const char *server)
+{
+    snprintf(url, size, "%s&prefix=%s", server, unique());
+}
+
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
-    {.name = "redis", .scheme = "redis", .make_place = make_redis_place},
+    {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_redis_place},
 };
 
 static const struct engine_row *row_under_test(void)
@@ -63,9 +89,39 @@ const char *place(void)
 {
     static char url[512];
     if (url[0] == '\0') {
-        row_under_test()->make_place(url, sizeof url);
+        const struct engine_row *row = row_under_test();
+        const char *shared = check_option("server");
+        char own[256] = "";
+        if (row->start != NULL && shared == NULL) {
+            row->start(own, sizeof own);
+        }
+        row->make_place(url, sizeof url, shared != NULL ? shared : own);
     }
     return url;
+}
+
+/* ---- A server for many cases ------------------------------------------------------------ */
+
+static bool serves(void)
+{
+    return check_option("serve") != NULL && row_under_test()->start != NULL;
+}
+
+static bool is_gone(void *path)
+{
+    return access(path, F_OK) != 0;
+}
+
+TEST_CASE(the_server_serves_until_its_file_is_removed, 3600, serves)
+{
+    char url[256], path[256], fresh[264];
+    snprintf(path, sizeof path, "%s", check_option("serve"));
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    row_under_test()->start(url, sizeof url);
+    FILE *file = fopen(fresh, "w");
+    CHECK(file != NULL && fprintf(file, "%s\n", url) > 0 && fclose(file) == 0);
+    CHECK(rename(fresh, path) == 0);
+    CHECK(check_until(is_gone, path, 3500 * 1000));
 }
 
 const char *place_with(const char *parameters)

@@ -18,11 +18,14 @@ static struct {
     void (*on_release)(struct snib__session *);
     void (*on_drive)(struct snib__session *); /* each time around */
     void (*on_close)(struct snib__session *);
-    struct pollfd fds[FAKE_FDS]; /* to be slept on */
+    void (*on_query)(struct snib__query *); /* answers it */
+    struct pollfd fds[FAKE_FDS];            /* to be slept on */
     size_t fd_count;
     atomic_int drives, rounds;
     uint64_t token;
-    bool silent; /* attempts are not answered */
+    bool busy;                     /* somebody else has everything */
+    enum snib__status released;    /* how a release ends; 0: FREED */
+    unsigned char released_id[16]; /* the owner id of the last */
 } fake;
 
 static int fake_open(struct snib__session *s, snib_error *err)
@@ -41,12 +44,11 @@ static void fake_close(struct snib__session *s)
 static void fake_attempt(struct snib__claim *claim)
 {
     struct snib__result held = {.status = SNIB__HELD, .token = ++fake.token, .since = snib__now()};
+    struct snib__result busy = {.status = SNIB__BUSY, .holder = "somebody else"};
     if (fake.on_attempt) {
         fake.on_attempt(claim);
     }
-    if (!fake.silent) {
-        snib__answer(claim, SNIB__ATTEMPT, &held);
-    }
+    snib__answer(claim, SNIB__ATTEMPT, fake.busy ? &busy : &held);
 }
 
 static void fake_renew(struct snib__claim *const claims[], size_t n)
@@ -59,8 +61,9 @@ static void fake_renew(struct snib__claim *const claims[], size_t n)
 
 static void fake_release(struct snib__claim *claim)
 {
-    struct snib__result freed = {.status = SNIB__FREED};
+    struct snib__result freed = {.status = fake.released ? fake.released : SNIB__FREED};
     struct snib__session *s = claim->session;
+    memcpy(fake.released_id, claim->owner, sizeof fake.released_id);
     if (fake.on_release) {
         fake.on_release(s);
     }
@@ -80,7 +83,11 @@ static void fake_drive(struct snib__session *s, int64_t until_ns)
 
 static void fake_query(struct snib__query *query)
 {
-    snib__finish(query, SNIB_ENOTSUP, 0, NULL);
+    if (fake.on_query) {
+        fake.on_query(query);
+    } else {
+        snib__finish(query, SNIB_ENOTSUP, 0, NULL);
+    }
 }
 
 static const struct snib__param fake_params[] = {{.name = NULL}};

@@ -189,3 +189,14 @@ TEST_WHEN(a_plain_program_skips_with_77, is_watcher)
     check_has(&outcome, "\n0 passed, 0 failed, 1 skipped\n");
     CHECK_INT(outcome.status, ==, 0);
 }
+
+TEST_WHEN(a_case_that_is_left_out_is_not_run, is_watcher)
+{
+    char program[600];
+    snprintf(program, sizeof program, "/bin/sh %s",
+             write_script("two", "case $1 in --list) echo good; echo bad;; bad) exit 1;; esac\n"));
+    const char *const arguments[] = {"--without", "bad", program, NULL};
+    struct outcome outcome = run(arguments);
+    check_has(&outcome, "\n1 passed, 0 failed\n");
+    CHECK_INT(outcome.status, ==, 0);
+}
