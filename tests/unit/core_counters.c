@@ -170,6 +170,43 @@ TEST(calls_without_their_arguments_are_refused)
     snib_close(client);
 }
 
+static void on_done(snib_lease *lease, const snib_error *err, void *arg)
+{
+    (void)lease, (void)err, (void)arg;
+}
+
+static void on_all(snib_lease *const leases[], size_t n, const snib_error *err, void *arg)
+{
+    (void)leases, (void)n, (void)err, (void)arg;
+}
+
+TEST(options_that_do_not_fit_are_refused)
+{
+    static const char *const names[] = {"a", "b"};
+    snib *client = fake_client("fake://here");
+    snib_lease *lease = NULL;
+    snib_error error;
+    snib_options o = SNIB_OPTIONS;
+    o.permits = 2;
+    CHECK_INT(snib_acquire(&lease, client, "a", &o, &error), ==, SNIB_EINVAL);
+    CHECK(strstr(error.message, "permits 2 without") != NULL);
+    o = (snib_options)SNIB_OPTIONS;
+    o.stop_fd = -2;
+    CHECK_INT(snib_acquire(&lease, client, "a", &o, &error), ==, SNIB_EINVAL);
+    o.stop_fd = 0;
+    CHECK_INT(snib_acquire_async(NULL, client, "a", &o, on_done, NULL, &error), ==, SNIB_EINVAL);
+    CHECK(strstr(error.message, "use snib_cancel") != NULL);
+    CHECK_INT(snib_acquire_all_async(NULL, client, names, 2, &o, on_all, NULL, &error), ==,
+              SNIB_EINVAL);
+    CHECK(strstr(error.message, "use snib_cancel") != NULL);
+    CHECK_INT(snib_acquire_all_async(NULL, client, names, 0, NULL, on_all, NULL, &error), ==,
+              SNIB_EINVAL);
+    CHECK_INT(snib_acquire_all_async(NULL, client, names, 2, NULL, NULL, NULL, &error), ==,
+              SNIB_EINVAL);
+    CHECK_INT(snib_open(NULL, "fake://here", &error), ==, SNIB_EINVAL);
+    snib_close(client);
+}
+
 TEST(a_ttl_is_refused_where_the_engine_has_one_for_all)
 {
     static struct snib__engine leased;
