@@ -124,14 +124,16 @@ static int run_job(struct supervision *s, char **environment)
 static int run_locked(struct supervision *s)
 {
     char **environment = NULL;
-    int status = lock_confirm(s->lock);
+    int status = deposit_leave(s->guardian, s->lock); /* first: we may be killed any moment */
+    if (status == 0) {
+        status = lock_confirm(s->lock);
+    }
     if (status == 0) {
         status = timeline_plan(&s->timeline, span_ms(s->lock, true), s->options->grace_ms);
     }
     if (status == 0) {
         environment = environment_make(s->lock);
-        status = environment ? deposit_leave(s->guardian, s->lock)
-                             : fail(STATUS_INTERNAL, "out of memory");
+        status = environment ? 0 : fail(STATUS_INTERNAL, "out of memory");
     }
     if (status == 0) {
         timeline_move(&s->timeline, s->lock->deadline_ns);

@@ -24,6 +24,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#define PATIENCE_MS 100
+
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
 
 int signals_take(struct signals *s)
@@ -56,26 +58,29 @@ int signals_take(struct signals *s)
     return 0;
 }
 
-static bool parent_is_dead(const struct signals *s)
+/* Another parent is the proof. In a process namespace that begins with us the parent's number is 0
+ * before and after; there the pidfd tells, which for a moment may know less than the signal. */
+static bool parent_is_dead(const struct signals *s, int patience_ms)
 {
     struct pollfd parent = {.fd = s->parent_fd, .events = POLLIN};
-    return s->parent_fd < 0 || poll(&parent, 1, 0) == 1;
+    return s->parent_fd < 0 || getppid() != s->parent || poll(&parent, 1, patience_ms) == 1;
 }
 
 /* The kernel sends the signal also when the thread that has started us ends and its process goes
- * on, and so may anybody: the pidfd decides. */
+ * on, and so may anybody: what has become of the parent decides. */
 void signals_watch_parent(struct signals *s, int parent_fd)
 {
     s->parent_fd = parent_fd;
+    s->parent = getppid();
     prctl(PR_SET_PDEATHSIG, SIGNAL_ORPHANED);
-    if (parent_fd >= 0 && parent_is_dead(s)) {
+    if (parent_fd >= 0 && parent_is_dead(s, 0)) {
         kill(getpid(), SIGNAL_ORPHANED);
     }
 }
 
 bool signals_orphaned(const struct signals *s)
 {
-    return s->parent_fd >= 0 && parent_is_dead(s);
+    return s->parent_fd >= 0 && parent_is_dead(s, 0);
 }
 
 int signals_next(const struct signals *s, bool *by_key)
@@ -87,7 +92,7 @@ int signals_next(const struct signals *s, bool *by_key)
             return 0;
         }
         number = (int)info.ssi_signo;
-    } while (number == SIGNAL_ORPHANED && !parent_is_dead(s));
+    } while (number == SIGNAL_ORPHANED && !parent_is_dead(s, PATIENCE_MS));
     if (by_key) {
         *by_key = info.ssi_code == SI_KERNEL;
     }

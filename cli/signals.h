@@ -9,8 +9,9 @@
 #define SIGNAL_ORPHANED SIGRTMAX
 
 struct signals {
-    int fd;           /* polls readable when one has come */
-    int parent_fd;    /* a pidfd; -1: the parent is not watched, or there was none to be had */
+    int fd;        /* polls readable when one has come */
+    int parent_fd; /* a pidfd; -1: the parent is not watched, or there was none to be had */
+    pid_t parent;
     sigset_t before;  /* the mask we were started with */
     sigset_t ignored; /* what we were started to ignore, and so do not hear */
 };
