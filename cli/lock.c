@@ -4,8 +4,7 @@
  *
  * Acquiring is asynchronous, so that a signal ends the wait at once and leaves nothing behind at
  * the engine. It costs nothing where nobody is in the way: then the answer is there when the call
- * returns. Several names are taken one after the other in the order of their bytes, which is the
- * order of snib_acquire_all, so that nobody waits in a circle; one time limit covers them all.
+ * returns.
  *
  * Being told what happens to a lock needs a thread of the library. Where there is a lease there
  * is one anyway. Where there is none (file:) all that can come is somebody's `break`, and a
@@ -29,6 +28,7 @@
 #include <unistd.h>
 
 #define CONFIRM_PAUSE_MS 50
+#define NOTICE_NS (1000 * CLOCK_MS)
 #define EARLY_NS (10 * CLOCK_MS) /* how exactly we know the deadline */
 
 static int status_of(const struct lock *lock, const snib_error *error)
@@ -72,7 +72,8 @@ int lock_open(struct lock *lock, struct options *o)
     }
     if (status == 0) {
         lock->leased = (snib_traits(lock->client) & SNIB_TRAIT_LEASED) != 0;
-        lock->told = lock->leased || o->lock.max_hold_ms || telling();
+        lock->attended = isatty(STDERR_FILENO) && !telling();
+        lock->told = lock->leased || o->lock.max_hold_ms || telling() || lock->attended;
         tell("engine %s", snib_url(lock->client));
         if (o->lock.ttl_ms && !lock->leased) {
             tell("--ttl means nothing here: this lock has no lease");
@@ -83,15 +84,16 @@ int lock_open(struct lock *lock, struct options *o)
 
 /* ---- Events ----------------------------------------------------------------------------- */
 
-static void tell_waiting(const snib_event *event)
+static void tell_waiting(struct lock *lock, const snib_event *event)
 {
     if (event->left_ms > 0 && event->left_ms != SNIB_FOREVER) {
         char left[SPAN_SIZE];
-        tell("waiting %s, whose lease has %s left unless it is renewed", event->why,
-             span_text(left, event->left_ms));
+        (void)snprintf(lock->why, sizeof lock->why, "%.100s, whose lease has %s left", event->why,
+                       span_text(left, event->left_ms));
     } else {
-        tell("waiting %s", event->why);
+        (void)snprintf(lock->why, sizeof lock->why, "%s", event->why);
     }
+    tell("waiting %s", lock->why);
 }
 
 static size_t index_of(const struct lock *lock, const snib_lease *lease)
@@ -120,7 +122,7 @@ static void on_event(const snib_event *event, void *arg)
     struct lock *lock = arg;
     char left[SPAN_SIZE];
     if (!event->lease) {
-        tell_waiting(event);
+        tell_waiting(lock, event);
         return;
     }
     const char *name = snib_name(event->lease);
@@ -207,13 +209,34 @@ void lock_listen(struct lock *lock)
 
 /* ---- Acquire ---------------------------------------------------------------------------- */
 
-static void on_done(snib_lease *lease, const snib_error *error, void *arg)
+static void on_done(snib_lease *const leases[], size_t n, const snib_error *error, void *arg)
 {
     struct lock *lock = arg;
     lock->answered = true;
-    lock->granted = lease;
+    lock->granted = !error;
+    for (size_t i = 0; i < n; i++) {
+        lock->leases[i] = leases[i];
+    }
     if (error) {
         lock->error = *error;
+    }
+}
+
+/* A person at a terminal who sees nothing for a second wonders. One line, then silence. */
+static int until_notice_ms(const struct lock *lock)
+{
+    if (!lock->attended || lock->noticed) {
+        return -1;
+    }
+    int64_t left_ns = lock->asked_ns + NOTICE_NS - clock_now_ns();
+    return left_ns > 0 ? (int)(left_ns / CLOCK_MS) + 1 : 0;
+}
+
+static void notice(struct lock *lock)
+{
+    if (until_notice_ms(lock) == 0) {
+        lock->noticed = true;
+        say("waiting%s%s", lock->why[0] ? " " : " for an answer", lock->why);
     }
 }
 
@@ -225,7 +248,8 @@ static int await(struct lock *lock, const struct signals *signals)
     while (!lock->answered) {
         struct pollfd fds[] = {{.fd = lock->event_fd, .events = POLLIN},
                                {.fd = signals->fd, .events = POLLIN}};
-        (void)poll(fds, 2, -1);
+        (void)poll(fds, 2, until_notice_ms(lock));
+        notice(lock);
         for (int number; (number = signals_next(signals, NULL)) != 0;) {
             if (signals_ends(number) && !ended_by) {
                 ended_by = number;
@@ -239,81 +263,47 @@ static int await(struct lock *lock, const struct signals *signals)
     return ended_by;
 }
 
-/* True: it is ours; else *status is what comes of it, and that may be 0. */
-static bool acquire_one(struct lock *lock, size_t index, int64_t wait_ms,
-                        const struct signals *signals, int *status)
+static void tell_acquired(const struct lock *lock)
 {
-    snib_options options = lock->options->lock;
-    options.wait_ms = wait_ms;
-    if (lock->told) {
-        options.on_event = on_event;
-        options.arg = lock;
+    char span[SPAN_SIZE];
+    for (size_t i = 0; telling() && i < lock->options->name_count; i++) {
+        tell("acquired '%s' after %s, token %" PRIu64, lock->options->names[i],
+             span_text(span, (clock_now_ns() - lock->asked_ns) / CLOCK_MS),
+             snib_token(lock->leases[i]));
     }
-    const char *name = lock->options->names[index];
-    lock->answered = false;
-    lock->granted = NULL;
-    if (snib_acquire_async(&lock->ticket, lock->client, name, &options, on_done, lock,
-                           &lock->error) < 0) {
-        *status = status_of(lock, &lock->error);
-        return false;
-    }
-    int number = lock->ended_by = await(lock, signals);
-    lock->leases[index] = lock->granted;
-    if (number == SIGNAL_ORPHANED) {
-        *status = STATUS_INTERNAL; /* nobody is there to be told */
-        return false;
-    }
-    if (number != 0) {
-        *status = fail(STATUS_SIGNAL + number, "%s while waiting for lock '%s'",
-                       signals_name(number), name);
-        return false;
-    }
-    if (!lock->granted) {
-        *status = status_of(lock, &lock->error);
-    }
-    return lock->granted != NULL;
-}
-
-/* The next name by bytes that comes after `before`; NULL before: the first. */
-static size_t next_name(const struct options *o, const char *before)
-{
-    size_t best = o->name_count;
-    for (size_t i = 0; i < o->name_count; i++) {
-        if ((!before || strcmp(o->names[i], before) > 0) &&
-            (best == o->name_count || strcmp(o->names[i], o->names[best]) < 0)) {
-            best = i;
-        }
-    }
-    return best;
 }
 
 bool lock_acquire(struct lock *lock, const struct signals *signals, int *status)
 {
     const struct options *o = lock->options;
-    int64_t started_ns = clock_now_ns();
-    const char *before = NULL;
-    for (size_t i = 0; i < o->name_count; i++) {
-        size_t index = next_name(o, before);
-        int64_t wait_ms = o->lock.wait_ms;
-        int64_t asked_ns = i == 0 ? started_ns : clock_now_ns();
-        before = o->names[index];
-        if (wait_ms > 0) {
-            wait_ms -= (asked_ns - started_ns) / CLOCK_MS;
-            wait_ms = wait_ms > 0 ? wait_ms : 0;
-        }
-        if (!acquire_one(lock, index, wait_ms, signals, status)) {
-            (void)lock_release(lock);
-            return false;
-        }
-        if (telling()) {
-            char span[SPAN_SIZE];
-            tell("acquired '%s' after %s, token %" PRIu64, before,
-                 span_text(span, (clock_now_ns() - asked_ns) / CLOCK_MS),
-                 snib_token(lock->leases[index]));
-        }
+    snib_options options = o->lock;
+    if (lock->told) {
+        options.on_event = on_event;
+        options.arg = lock;
     }
-    lock->held_since_ns = clock_now_ns();
-    return true;
+    lock->asked_ns = clock_now_ns();
+    if (snib_acquire_all_async(&lock->ticket, lock->client, o->names, o->name_count, &options,
+                               on_done, lock, &lock->error) < 0) {
+        *status = status_of(lock, &lock->error);
+        return false;
+    }
+    int number = lock->ended_by = await(lock, signals);
+    if (number == 0 && lock->granted) {
+        tell_acquired(lock);
+        lock->why[0] = '\0';
+        lock->held_since_ns = clock_now_ns();
+        return true;
+    }
+    (void)lock_release(lock);
+    if (number == SIGNAL_ORPHANED) {
+        *status = STATUS_INTERNAL; /* nobody is there to be told */
+    } else if (number != 0) {
+        *status = fail(STATUS_SIGNAL + number, "%s while waiting for lock '%s'",
+                       signals_name(number), o->names[0]);
+    } else {
+        *status = status_of(lock, &lock->error);
+    }
+    return false;
 }
 
 int lock_confirm(struct lock *lock)

@@ -18,8 +18,10 @@ struct lock {
 
     /* The acquire under way. */
     snib_ticket ticket;
-    bool answered;
-    snib_lease *granted;
+    bool answered, granted;
+    bool attended; /* somebody sits at a terminal, and did not ask for -v */
+    bool noticed;  /* and was told that we wait */
+    int64_t asked_ns;
     snib_error error;
     int ended_by; /* the signal that ended the wait; 0: none did */
 
@@ -28,7 +30,7 @@ struct lock {
     int64_t deadline_ns; /* ours until then, as far as we know; NEVER: no lease */
     bool lost;
     bool lost_early; /* not by the clock: the engine says so */
-    char why[160];
+    char why[160];   /* of the loss; before that, behind whom we wait */
     const char *lost_name;
 };
 

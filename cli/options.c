@@ -24,7 +24,7 @@
 
 #define GRACE_MOST_MS (3600LL * 1000)
 
-enum { TTL = 256, PERMITS, ALSO, LABEL, MIN_HOLD, MAX_HOLD, GRACE, ON_LOST, REQUIRE, HELP };
+enum { TTL = 256, PERMITS, ALSO, LABEL, MIN_HOLD, MAX_HOLD, GRACE, ON_LOST, REQUIRE, RETRY, HELP };
 
 #define SHORT_OPTIONS "+:nsxeoFucw:E:U:vhV"
 
@@ -51,6 +51,7 @@ static const struct option known[] = {
     {"grace", required_argument, NULL, GRACE},
     {"on-lost", required_argument, NULL, ON_LOST},
     {"require", required_argument, NULL, REQUIRE},
+    {"retry", no_argument, NULL, RETRY},
     {"help", no_argument, NULL, HELP},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -73,6 +74,7 @@ static const char run_help[] =
     "      --grace TIME       from TERM to the end of the lease\n"
     "      --label TEXT       tell others why it is held\n"
     "      --require TRAIT,.. refuse an engine that does not promise this\n"
+    "      --retry            wait for a server that cannot be reached yet\n"
     "  -v, --verbose          say what happens\n"
     "\n"
     "Status: COMMAND's own, 128+signal; 64 usage, 69 engine, 70 internal, 75 not\n"
@@ -94,6 +96,7 @@ static const char hold_help[] =
     "      --max-hold TIME    hold it at most this long\n"
     "      --label TEXT       tell others why it is held\n"
     "      --require TRAIT,.. refuse an engine that does not promise this\n"
+    "      --retry            wait for a server that cannot be reached yet\n"
     "  -v, --verbose          say what happens\n"
     "\n"
     "Status: 0; 64 usage, 69 engine, 70 internal, 75 not acquired, 79 lost.\n";
@@ -224,6 +227,9 @@ static int own_option(struct options *o, int answer)
         return 0;
     case LABEL:
         o->lock.label = optarg;
+        return 0;
+    case RETRY:
+        o->lock.flags |= SNIB_RETRY;
         return 0;
     case MIN_HOLD:
         return duration(&o->min_hold_ms, "--min-hold");

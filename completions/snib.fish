@@ -108,6 +108,7 @@ complete -c snib -n "$lock" -l ttl -x -d 'freed when snib falls silent for this 
 complete -c snib -n "$lock" -l max-hold -x -d 'hold it at most this long'
 complete -c snib -n "$lock" -l label -x -d 'tell others why it is held'
 complete -c snib -n "$lock" -l require -x -a '(__snib_traits)' -d 'refuse an engine without this'
+complete -c snib -n "$lock" -l retry -d 'wait for a server that cannot be reached yet'
 complete -c snib -n "$lock" -s v -l verbose -d 'say what happens'
 complete -c snib -n "$lock" -a '(__snib_locks)'
 

@@ -55,6 +55,7 @@ static int acquire(snib_lease **out, snib *client, const char *name, const snib_
     r.name = name;
     r.options = *options;
     r.ticket = 0;
+    r.withheld = false;
     r.err = err;
     r.answered = wake_caller;
     r.waiter = &waiter;

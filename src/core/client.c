@@ -74,19 +74,34 @@ static void free_client(snib *client)
     free(client);
 }
 
-/* Nothing was heard of the service in time: all give up but those who said that they would not. */
+static int64_t gives_up_ns(const struct snib__request *r)
+{
+    bool patient = !r->begun_ns || r->options.flags & SNIB_RETRY;
+    return patient ? SNIB__NEVER : snib__later(r->begun_ns, r->client->contact.limit_ms * SNIB__MS);
+}
+
+/* Nothing was heard of the service for so long: those who have waited that long give up. */
 static void on_no_contact(struct snib__timer *timer)
 {
     snib *client = SNIB__OF(timer, struct snib, contact.timer);
-    snib__contact_end(client);
+    int64_t now_ns = snib__now().boot_ns, next_ns = SNIB__NEVER;
     struct snib__list *l = client->requests.after;
     while (l != &client->requests) {
         struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
+        int64_t due_ns = gives_up_ns(r);
         l = l->after;
-        if (!(r->options.flags & SNIB_RETRY)) {
+        if (due_ns <= now_ns) {
             snib__request_finish(r, snib__contact_fail(client, r->line->name, r->err));
             l = client->requests.after; /* finishing one may have changed the list */
+            next_ns = SNIB__NEVER;
+        } else if (due_ns < next_ns) {
+            next_ns = due_ns;
         }
+    }
+    if (next_ns == SNIB__NEVER) {
+        snib__contact_end(client);
+    } else {
+        snib__timer_set(&client->timers, &client->contact.timer, next_ns);
     }
 }
 
@@ -161,14 +176,37 @@ static int read_params(snib *client, const struct snib__engine *engine, snib_err
     return SNIB_OK;
 }
 
+/* A path as a URL has it: what could mean something else there is written as %XX. */
+static char *encode(const char *path)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-._~";
+    char *out = malloc(3 * strlen(path) + 1);
+    char *at = out;
+    for (; out && *path; path++) {
+        if (strchr(plain, *path)) {
+            *at++ = *path;
+        } else {
+            at += sprintf(at, "%%%02X", (unsigned char)*path);
+        }
+    }
+    if (out) {
+        *at = '\0';
+    }
+    return out;
+}
+
 /* The engine knows better than the URL where it locks: show that, with the URL's parameters. */
-static int show_where(snib *client)
+static int show_where(snib *client, snib_error *err)
 {
     const char *query = strchr(client->shown_url, '?');
+    char *path = encode(client->session.where);
     char *shown = NULL;
-    if (asprintf(&shown, "%s://%s%s", client->url.scheme, client->session.where,
-                 query ? query : "") < 0) {
-        return SNIB_ENOMEM;
+    int size =
+        path ? asprintf(&shown, "%s://%s%s", client->url.scheme, path, query ? query : "") : -1;
+    free(path);
+    if (size < 0) {
+        return snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
     }
     free(client->shown_url);
     client->shown_url = shown;
@@ -180,20 +218,25 @@ static int open_session(snib *client, const struct snib__engine *engine, snib_er
     struct snib__session *s = &client->session;
     s->engine = engine;
     s->url = &client->url;
-    s->traits = engine->traits;
+    s->traits = client->possible = engine->traits;
     s->state = calloc(1, engine->session_size + 1);
     if (!s->state) {
         return snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
     }
     int rc = engine->open(s, err);
+    client->possible = s->traits;
+    if (rc == 0 && s->where) {
+        rc = show_where(client, err);
+    }
+    if (rc == 0) {
+        rc = snib__options_read(&client->normal, client, NULL, err);
+    }
     if (rc < 0) {
         engine->close(s);
         return rc;
     }
     client->opened = true;
-    client->possible = s->traits;
-    rc = s->where ? show_where(client) : SNIB_OK;
-    return rc < 0 ? rc : snib__options_read(&client->normal, client, NULL, err);
+    return SNIB_OK;
 }
 
 int snib__open_engine(snib **out, const struct snib__engine *engine, const char *url, bool manual,

@@ -19,7 +19,7 @@ void snib__contact_await(snib *); /* something was asked, and perhaps not answer
 void snib__contact_judge(snib *, const struct snib__result *); /* and answered: contact? */
 void snib__contact_end(snib *);
 
-/* "no answer within 5.0 s: ..." */
+/* "no answer: ...", with what the engine last said. */
 int snib__contact_fail(const snib *, const char *name, snib_error *err);
 
 #endif

@@ -12,6 +12,7 @@
  */
 #include "core/dispatch.h"
 
+#include "base/descriptor.h"
 #include "core/client.h"
 
 #include <errno.h>
@@ -179,7 +180,7 @@ int snib_events(snib *client, int *fd, snib_error *err)
         if (client->used) {
             rc = snib__fail(err, SNIB_ESTATE, 0, "snib_events comes before the first acquire");
         } else {
-            int made = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+            int made = snib__descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
             if (made < 0) {
                 rc = snib__fail(err, SNIB_ESYS, errno, "cannot make a descriptor");
             } else {

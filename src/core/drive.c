@@ -20,6 +20,7 @@
  */
 #include "core/drive.h"
 
+#include "base/descriptor.h"
 #include "core/client.h"
 
 #include <assert.h>
@@ -28,6 +29,8 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+
+#define BEFORE_TIMERS 1000 /* actions: an engine that goes round and round stops no deadline */
 
 /* ---- Agenda and timers ------------------------------------------------------------------ */
 
@@ -72,7 +75,7 @@ static bool advance(snib *client)
 int64_t snib__settle(snib *client)
 {
     for (;;) {
-        while (advance(client)) {
+        for (int i = 0; i < BEFORE_TIMERS && advance(client); i++) {
         }
         int64_t next = fire_timers(client);
         if (!snib__unsettled(client)) {
@@ -86,8 +89,8 @@ int64_t snib__settle(snib *client)
 static void make_descriptors(struct snib__sleeper *s)
 {
     if (!s->wake_fd) {
-        int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        int timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+        int wake = snib__descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        int timer = snib__descriptor(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
         s->wake_fd = wake > 0 ? wake : -1;
         s->timer_fd = timer > 0 ? timer : -1;
         s->armed_ns = SNIB__NEVER;

@@ -29,6 +29,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LONGEST_PAUSE_MS (24LL * 3600 * 1000) /* whatever an engine says */
+#define ANEW_AT_ONCE 3
 #define PROOFS_MOST 20
 #define PROOF_PAUSE_NS (50 * SNIB__MS)
 
@@ -239,6 +241,7 @@ void snib__hold_drop(struct snib__hold *h)
     snib__list_remove(&h->in_client);
     h->line->users--;
     snib__line_put(client, h->line);
+    free(h->note);
     if (!client->spare && client->opened) {
         client->spare = h;
     } else {
@@ -268,6 +271,7 @@ static void rest(struct snib__hold *h, int64_t asked_ms, int64_t first_ms, int64
 {
     struct snib__request *r = h->request;
     struct snib__instant now = snib__now();
+    asked_ms = asked_ms < LONGEST_PAUSE_MS ? asked_ms : LONGEST_PAUSE_MS;
     if (asked_ms <= 0) {
         r->rest_ms = r->rest_ms < first_ms ? first_ms : r->rest_ms * 2;
         r->rest_ms = r->rest_ms > most_ms ? most_ms : r->rest_ms;
@@ -342,7 +346,7 @@ void snib__hold_own(struct snib__hold *h)
 {
     struct snib__request *r = h->request;
     snib *client = h->client;
-    r->lease = snib__lease_add(h, &r->options, r->ticket);
+    r->lease = snib__lease_of(h, r);
     if (!r->lease) {
         snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
         snib__request_finish(r, SNIB_ENOMEM);
@@ -371,7 +375,7 @@ static void on_grant(struct snib__hold *h, const struct snib__result *result)
 {
     struct snib__request *r = h->request;
     snib__timer_clear(&h->client->timers, &h->timer);
-    h->token = result->token;
+    h->token = h->granted_token = result->token;
     snib__validity_set(h, result->since, result->lease_ms);
     if (!snib__validity_limited(h)) {
         snib__hold_own(h);
@@ -410,6 +414,12 @@ static void claim_anew(struct snib__hold *h)
     snib__hold_leave(h);
     h->line->closed = false;
     snib__request_again(r);
+    if (!r->finished && ++r->anew > ANEW_AT_ONCE) { /* not round and round without a breath */
+        h = r->hold;
+        h->todo = SNIB__TODO_NOTHING;
+        snib__action_drop(&h->action);
+        rest(h, 0, 5, 250);
+    }
 }
 
 static void on_proof(struct snib__hold *h, const struct snib__result *result)
@@ -419,7 +429,7 @@ static void on_proof(struct snib__hold *h, const struct snib__result *result)
     if (result->status == SNIB__HELD) {
         snib__passing_end(h); /* the old grant may have ended, */
         if (result->token) {  /* and the claim been granted again */
-            h->token = result->token;
+            h->token = h->granted_token = result->token;
         }
         snib__validity_set(h, result->since, result->lease_ms);
         h->granted = now;
@@ -460,6 +470,10 @@ static void on_attempt(struct snib__hold *h, const struct snib__result *result)
         on_grant(h, result);
         break;
     case SNIB__QUEUED:
+        if (!h->claim.may_queue) { /* an engine that does not read what it is told */
+            on_busy(h, result);
+            break;
+        }
         snib__timer_clear(&h->client->timers, &h->timer);
         snib__hold_move(h, SNIB__STAGE_PARKED);
         snib__request_news(h->request, result);
@@ -520,6 +534,9 @@ void snib__report(struct snib__claim *claim, enum snib_state state, const char *
 {
     struct snib__hold *h = SNIB__OF(claim, struct snib__hold, claim);
     h->client->answered = true;
+    if (state != SNIB_LOST && state != SNIB_DOUBTFUL) {
+        return;
+    }
     if (h->stage == SNIB__STAGE_PARKED && state == SNIB_LOST) { /* our place in the queue is gone */
         snib__hold_move(h, SNIB__STAGE_ASKED);
         snib__hold_do(h, SNIB__TODO_ATTEMPT);

@@ -61,6 +61,8 @@ struct snib__hold {
     int64_t lease_ns;           /* what the engine granted then: span_ns and the drift */
     int64_t max_hold_ns;        /* counted from `granted`; SNIB__NEVER: none */
     int64_t own_max_hold_ns;    /* of it, what the user said; NO_RENEW says one ttl besides */
+    int64_t wanted_ttl_ms;      /* of the next renewal that is sent; 0: as before */
+    uint64_t granted_token;     /* the first one of the grant; passing counts `token` up */
     struct snib__instant renew_tried;
     struct snib__timer timer;
 
@@ -71,6 +73,7 @@ struct snib__hold {
 
     struct snib__list verifiers;     /* calls of snib_verify and snib_renew */
     struct snib__releaser *releaser; /* NULL: nobody wants to know */
+    char *note;                      /* NULL: none */
     char label[SNIB__LABEL_MAX + 1];
     _Alignas(max_align_t) unsigned char state[]; /* the engine's */
 };

@@ -2,6 +2,7 @@
 /*
  * What a user asks about a lease while holding it. Each call looks at the clock first.
  */
+#include "base/descriptor.h"
 #include "core/client.h"
 #include "core/options.h"
 #include "core/validity.h"
@@ -72,15 +73,12 @@ int snib_fd(snib_lease *lease)
     }
     struct snib__hold *h = lease->hold;
     if (lease->fd < 0) {
-        lease->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        lease->fd = snib__descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         snib__lease_show(lease);
     }
     int fd = lease->fd >= 0 ? lease->fd : SNIB_ESYS;
-    if (fd >= 0 && !h->claim.listens) { /* from now on: the engine may want to know */
-        h->claim.listens = true;
-        if (snib__hold_valid(h)) {
-            snib__renewal_urge(h);
-        }
+    if (fd >= 0) {
+        snib__lease_listen(h);
     }
     snib__leave(client);
     return fd;
@@ -101,14 +99,14 @@ static int ask(snib_lease *lease, int64_t ttl_ms, bool extends, snib_error *err)
     v.code = h->lost ? SNIB_ELOST : SNIB_ESTATE;
     if (snib__hold_valid(h)) {
         int64_t before_ms = h->claim.ttl_ms;
-        h->claim.ttl_ms = ttl_ms > 0 ? ttl_ms : before_ms;
+        h->wanted_ttl_ms = ttl_ms > 0 ? ttl_ms : h->wanted_ttl_ms;
         v.asked = snib__now(); /* what was sent before this had the ttl of before */
         snib__list_append(&h->verifiers, &v.link);
         snib__renewal_urge(h);
         snib__settle(client);
         snib__wait(client, &v.waiter);
-        if (v.code == SNIB_EUNKNOWN && h->claim.ttl_ms == ttl_ms) {
-            h->claim.ttl_ms = before_ms; /* it goes on as it was */
+        if (v.code == SNIB_EUNKNOWN && ttl_ms > 0) {
+            h->wanted_ttl_ms = before_ms; /* it goes on as it was */
         }
     }
     snib__leave(client);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inspect, list and break: one question to the engine, several answers.
+ * inspect, list, break, seize and examine: one question to the engine, several answers.
  *
  * What the engine sees is kept until it has finished, and only then shown to the caller's
  * function, outside the mutex: it may take its time, and call snib.
@@ -155,6 +155,10 @@ static int inspect(snib *client, const char *name, bool prefix, snib_seen_fn *ea
     }
     if (!snib__usable(client, err)) {
         return SNIB_ESTATE;
+    }
+    if (prefix && !(snib__traits_now(client) & SNIB_TRAIT_LISTS)) {
+        return snib__fail(err, SNIB_ENOTSUP, 0, "%s: names cannot be listed",
+                          client->session.engine->scheme);
     }
     ask(&inquiry, client->session.engine->inspect);
     show(&inquiry, each, arg);

@@ -18,6 +18,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- Telling ---------------------------------------------------------------------------- */
@@ -111,6 +112,10 @@ void snib__lease_doubt(struct snib__hold *h, const char *why)
 void snib__lease_note(struct snib__hold *h, const char *what)
 {
     tell_all(h, what);
+    if (!snib__list_empty(&h->leases) && SNIB__OF(h->leases.after, snib_lease, link)->withheld) {
+        free(h->note);
+        h->note = strdup(what); /* without memory it is lost: it is no more than worth knowing */
+    }
 }
 
 /* ---- Along the lease -------------------------------------------------------------------- */
@@ -199,7 +204,7 @@ static bool answers(const struct snib__result *result, const struct snib__verifi
 
 static void verify(struct snib__hold *h, const struct snib__result *result)
 {
-    if (result->status != SNIB__HELD) {
+    if (result->status != SNIB__HELD || !result->since.boot_ns) { /* it says nothing of when */
         snib__lease_answer(h, SNIB_EUNKNOWN);
         return;
     }
@@ -257,13 +262,17 @@ void snib__lease_renewed(struct snib__hold *h, const struct snib__result *result
     if (h->stage == SNIB__STAGE_LOST || expire(h, now)) {
         return; /* too late, whatever it says */
     }
+    if (result->status == SNIB__HELD && result->token && result->token != h->granted_token) {
+        snib__lease_lose(h, "it ended unseen, and was granted again since");
+        return;
+    }
     if (result->status == SNIB__LOST) {
         snib__lease_lose(h, result->reason ? result->reason : "the engine no longer has it");
         return;
     }
     if (result->status == SNIB__HELD) {
         bool extended = extend(h, result);
-        bool newer = h->span_ns != SNIB__NEVER && result->since.boot_ns >= h->since.boot_ns;
+        bool newer = result->since.boot_ns >= h->since.boot_ns;
         if (newer) {
             snib__validity_set(h, result->since, result->lease_ms);
         }
@@ -276,6 +285,16 @@ void snib__lease_renewed(struct snib__hold *h, const struct snib__result *result
     }
     verify(h, result);
     snib__lease_tick(h, now);
+}
+
+void snib__lease_listen(struct snib__hold *h)
+{
+    if (!h->claim.listens) {
+        h->claim.listens = true;
+        if (snib__hold_valid(h)) {
+            snib__renewal_urge(h); /* the engine may want to know */
+        }
+    }
 }
 
 /* ---- Handles ---------------------------------------------------------------------------- */
@@ -312,7 +331,41 @@ snib_lease *snib__lease_add(struct snib__hold *h, const snib_options *o, snib_ti
     h->first_used = true;
     snib__list_append(&h->leases, &lease->link);
     h->lease_count++;
+    if (o->on_event) {
+        snib__lease_listen(h);
+    }
     return lease;
+}
+
+snib_lease *snib__lease_of(struct snib__hold *h, const struct snib__request *r)
+{
+    if (!r->withheld) {
+        return snib__lease_add(h, &r->options, r->ticket);
+    }
+    snib_options silent = r->options;
+    silent.on_event = NULL;
+    snib_lease *lease = snib__lease_add(h, &silent, r->ticket);
+    if (lease) {
+        lease->withheld = true;
+    }
+    return lease;
+}
+
+bool snib__lease_tell(snib_lease *lease, const snib_options *o)
+{
+    struct snib__hold *h = lease->hold;
+    lease->withheld = false;
+    if (!o->on_event) {
+        return true;
+    }
+    lease->news = make_news(lease, o);
+    if (lease->news && h->note) {
+        tell(lease, SNIB_HELD, snib__lease_left_ms(h), h->note);
+    }
+    if (lease->news && h->stage == SNIB__STAGE_DOUBTFUL) {
+        tell(lease, SNIB_DOUBTFUL, snib__lease_left_ms(h), "it was so when it was handed over");
+    }
+    return lease->news != NULL;
 }
 
 void snib__lease_free(snib_lease *lease)

@@ -9,6 +9,7 @@
 #include "engines/engine.h"
 
 struct snib__hold;
+struct snib__request;
 
 enum { SNIB__NEWS_HELD, SNIB__NEWS_DOUBTFUL, SNIB__NEWS_LOST, SNIB__NEWS };
 
@@ -19,6 +20,7 @@ struct snib_lease {
     unsigned flags;
     int fd;                  /* -1 until asked for */
     struct snib__news *news; /* SNIB__NEWS of them; NULL without on_event */
+    bool withheld;           /* not the user's yet: what is worth knowing waits in hold->note */
 };
 
 /* A call of snib_verify or snib_renew that waits for its answer. */
@@ -31,7 +33,11 @@ struct snib__verifier {
 };
 
 snib_lease *snib__lease_add(struct snib__hold *, const snib_options *, snib_ticket);
+snib_lease *snib__lease_of(struct snib__hold *, const struct snib__request *); /* as it asked */
+/* From now on the user is told about it, and of what is so now. False: out of memory. */
+bool snib__lease_tell(snib_lease *, const snib_options *);
 void snib__lease_free(snib_lease *);
+void snib__lease_listen(struct snib__hold *); /* somebody reacts to what happens, from now on */
 void snib__lease_begin(struct snib__hold *);
 void snib__lease_tick(struct snib__hold *, struct snib__instant now);
 void snib__lease_observe(struct snib__hold *); /* what the clock says by now, and no more */

@@ -37,10 +37,14 @@ static int check_numbers(const snib_options *o, snib_error *err)
         return snib__fail(err, SNIB_EINVAL, 0, "wait_ms %lld is not -1, 0 or up to a year",
                           (long long)o->wait_ms);
     }
-    if (o->max_hold_ms < 0 || o->max_hold_ms > LONGEST_MS || o->min_left_ms < 0) {
+    if (o->max_hold_ms < 0 || o->max_hold_ms > LONGEST_MS || o->min_left_ms < 0 ||
+        o->min_left_ms > LONGEST_MS) {
         return snib__fail(err, SNIB_EINVAL, 0, "max_hold_ms or min_left_ms out of range");
     }
-    if (o->stop_fd < -1 || o->reserved_too) {
+    if (o->reserved_too) {
+        return snib__fail(err, SNIB_EINVAL, 0, "reserved_too must be 0");
+    }
+    if (o->stop_fd < -1) {
         return snib__fail(err, SNIB_EINVAL, 0, "stop_fd %d is not a descriptor, nor -1",
                           o->stop_fd);
     }

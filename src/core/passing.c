@@ -104,7 +104,7 @@ void snib__passing_go(struct snib__hold *h, struct snib__request *r, struct snib
     h->owner = o->owner;
     h->no_renew = false;
     h->max_hold_ns = h->own_max_hold_ns = most_ns(r);
-    h->claim.listens = o->on_event != NULL;
+    h->claim.listens = h->claim.listens && o->on_event != NULL; /* else the new lease says so */
     h->first_used = false;
     h->request = r;
     r->hold = h;

@@ -23,6 +23,7 @@ static int release_in_child(snib_lease *lease, snib_error *err)
     snib__lease_free(lease);
     if (--h->lease_count == 0) {
         snib *client = h->client;
+        free(h->note);
         free(h);
         snib__unref(client);
     }
@@ -35,7 +36,7 @@ static int say_released(const struct snib__releaser *releaser, bool lost, snib_e
         return snib__fail(err, SNIB_ELOST, 0, "lock '%s' had been lost before it was released",
                           releaser->name);
     }
-    if (releaser->status == SNIB__UNKNOWN || releaser->status == SNIB__FAILED) {
+    if (releaser->status != SNIB__FREED) {
         return snib__fail(err, SNIB_EUNKNOWN, 0,
                           "lock '%s': no answer to the release; it ends with its ttl",
                           releaser->name);

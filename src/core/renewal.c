@@ -69,8 +69,22 @@ void snib__renewal_answered(struct snib__hold *h)
     }
 }
 
+/* The ttl changes with the request that asks for it, never under one that is on its way. One that
+ * shortens the lease may be carried out without our hearing of it: it counts from now. */
+static void take_ttl(struct snib__hold *h)
+{
+    if (h->wanted_ttl_ms) {
+        if (h->wanted_ttl_ms < h->claim.ttl_ms) {
+            snib__validity_cap(h, snib__now(), h->wanted_ttl_ms);
+        }
+        h->claim.ttl_ms = h->wanted_ttl_ms;
+        h->wanted_ttl_ms = 0;
+    }
+}
+
 void snib__renewal_sent(struct snib__hold *h)
 {
+    take_ttl(h);
     set(h, SNIB__RENEWAL_SENT);
 }
 
@@ -107,6 +121,7 @@ void snib__renewals_send(snib *client)
         struct snib__hold *h = SNIB__OF(client->renewals.after, struct snib__hold, action.link);
         snib__action_drop(&h->action);
         h->todo = SNIB__TODO_NOTHING;
+        take_ttl(h);
         set(h, SNIB__RENEWAL_PACED);
         claims[n++] = &h->claim;
     }

@@ -96,8 +96,12 @@ static void say(struct snib__request *r, int code)
 static int say_in_the_way(struct snib__request *r)
 {
     if (r->rival.known && r->rival.code != SNIB_EBUSY) {
-        return snib__fail(r->err, r->rival.code, 0, "%s: lock '%s': %s",
-                          r->client->session.engine->scheme, r->line->name, r->rival.reason);
+        int code = snib__fail(r->err, r->rival.code, 0, "%s: lock '%s': %s",
+                              r->client->session.engine->scheme, r->line->name, r->rival.reason);
+        if (r->err) {
+            r->err->holder_left_ms = r->rival.left_ms;
+        }
+        return code;
     }
     say_busy(r);
     return SNIB_EBUSY;
@@ -174,6 +178,8 @@ void snib__request_init(struct snib__request *r)
     r->timer.slot = 0;
     r->waits.boot_ns = 0;
     r->rest_ms = 0;
+    r->anew = 0;
+    r->begun_ns = r->client->contact.made ? 0 : snib__now().boot_ns;
     r->rival.known = false;
     r->rival.left_ms = -1;
     r->rival.who[0] = '\0';
@@ -285,7 +291,7 @@ static int take_again(struct snib__request *r, struct snib__hold *h)
             r->err, SNIB_ELOST, 0, "%s: less than %lld ms of the owner's '%s' is left",
             r->client->session.engine->scheme, (long long)r->options.min_left_ms, r->line->name);
     }
-    r->lease = snib__lease_add(h, &r->options, r->ticket);
+    r->lease = snib__lease_of(h, r);
     return r->lease ? SNIB_OK : snib__fail(r->err, SNIB_ENOMEM, 0, "out of memory");
 }
 

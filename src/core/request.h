@@ -33,12 +33,15 @@ struct snib__request {
     const char *name;          /* the caller's, until the line is known */
     snib_options options;      /* completed */
     snib_ticket ticket;        /* 0: a blocking call */
+    bool withheld;             /* its lease is not the user's yet when it is answered: no events */
     bool finished;
     bool timed; /* has joined the timers */
     struct snib__timer timer;
     struct snib__instant started; /* if timed */
     struct snib__instant waits;   /* since when it is known to wait; 0: it is not */
     int64_t rest_ms;              /* last pause between two attempts */
+    unsigned anew;                /* how often it had to begin with a new claim */
+    int64_t begun_ns;             /* while the service was never heard of; 0: it was */
     struct snib__rival rival;
     struct snib__stop stop;
 
@@ -55,7 +58,7 @@ struct snib__request {
     struct snib__news news;       /* that it waits */
 };
 
-/* All but client, name, options, ticket, err and answered. */
+/* All but client, name, options, ticket, withheld, err and answered. */
 void snib__request_init(struct snib__request *);
 int snib__request_start(struct snib__request *); /* 0: `answered` will be called; else never */
 void snib__request_finish(struct snib__request *, int code); /* answers it, once */

@@ -7,6 +7,9 @@
  * polls beside the engine's. A copy is made of each: the same descriptor may end many waits, and
  * a set has a descriptor only once.
  */
+#include "core/stop.h"
+
+#include "base/descriptor.h"
 #include "core/client.h"
 
 #include <errno.h>
@@ -19,11 +22,13 @@
 int snib__stop_watch(snib *client, struct snib__stop *stop, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = stop};
-    if (client->stop_set <= 0) {
-        client->stop_set = epoll_create1(EPOLL_CLOEXEC);
+    stop->fd =
+        fcntl(fd, F_DUPFD_CLOEXEC, 3); /* first: a number that is closed is not taken by us */
+    if (stop->fd >= 0 && client->stop_set <= 0) {
+        client->stop_set = snib__descriptor(epoll_create1(EPOLL_CLOEXEC));
     }
-    stop->fd = client->stop_set > 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
-    if (stop->fd < 0 || epoll_ctl(client->stop_set, EPOLL_CTL_ADD, stop->fd, &event) < 0) {
+    if (stop->fd < 0 || client->stop_set <= 0 ||
+        epoll_ctl(client->stop_set, EPOLL_CTL_ADD, stop->fd, &event) < 0) {
         int sys = errno;
         if (stop->fd >= 0) {
             close(stop->fd);

@@ -21,8 +21,9 @@
 
 #include "core/client.h"
 
-#define BATCH_NS (100 * SNIB__MS) /* renewals this close together travel together */
-#define LONG_NS (3000 * SNIB__MS) /* leases that are long enough for that */
+#define LONGEST_MS (365LL * 24 * 3600 * 1000) /* whatever an engine says */
+#define BATCH_NS (100 * SNIB__MS)             /* renewals this close together travel together */
+#define LONG_NS (3000 * SNIB__MS)             /* leases that are long enough for that */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -38,7 +39,9 @@ void snib__validity_set(struct snib__hold *h, struct snib__instant since, int64_
 {
     h->since = since;
     if (snib__leased(h->client)) {
-        h->lease_ns = lease_ms > 0 ? lease_ms * SNIB__MS : 0;
+        h->lease_ns = lease_ms <= 0           ? 0
+                      : lease_ms < LONGEST_MS ? lease_ms * SNIB__MS
+                                              : LONGEST_MS * SNIB__MS;
         h->span_ns = h->lease_ns - snib__drift_ns(h->lease_ns);
     }
 }
@@ -47,6 +50,15 @@ void snib__max_hold_set(struct snib__hold *h)
 {
     int64_t ttl_ns = h->no_renew ? h->claim.ttl_ms * SNIB__MS : SNIB__NEVER;
     h->max_hold_ns = least(h->own_max_hold_ns, ttl_ns);
+}
+
+void snib__validity_cap(struct snib__hold *h, struct snib__instant now, int64_t lease_ms)
+{
+    int64_t most_ns = lease_ms * SNIB__MS - snib__drift_ns(lease_ms * SNIB__MS);
+    int64_t elapsed_ns = snib__elapsed_ns(h->since, now);
+    if (h->span_ns != SNIB__NEVER && h->span_ns - elapsed_ns > most_ns) {
+        h->span_ns = elapsed_ns + most_ns;
+    }
 }
 
 bool snib__validity_limited(const struct snib__hold *h)

@@ -13,6 +13,9 @@ struct snib__hold;
 /* The engine keeps it for so long, counted from `since`. */
 void snib__validity_set(struct snib__hold *, struct snib__instant since, int64_t lease_ms);
 
+/* It may end earlier than was granted: that long from `now`, if it does not before. */
+void snib__validity_cap(struct snib__hold *, struct snib__instant now, int64_t lease_ms);
+
 /* What is taken off a lease for clocks that differ. */
 int64_t snib__drift_ns(int64_t span_ns);
 

@@ -8,6 +8,7 @@
  * client is closed, so that no thread of ours runs code of a module after that. What it was working
  * on is dropped by whoever comes last.
  */
+#include "base/descriptor.h"
 #include "core/client.h"
 
 #include <assert.h>
@@ -72,7 +73,7 @@ struct snib__work *snib__work_begin(struct snib__session *session,
     }
     *w = (struct snib__work){.client = client, .run = run, .drop = drop, .arg = arg};
     snib__list_init(&w->link);
-    w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    w->fd = snib__descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (w->fd < 0 || snib__thread_start(&w->thread, work, w) != 0) {
         if (w->fd >= 0) {
             close(w->fd);

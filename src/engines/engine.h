@@ -42,7 +42,9 @@
  *       which was extended: one that ended unseen may have been followed by another for the same
  *       id. 0 only if that cannot happen. One request may prove a whole batch: `since` is then
  *       the instant before that request was sent, for each of them. The next renewal is due when
- *       a third of what was granted here is over, whatever ttl was asked for.
+ *       a third of what was granted here is over, whatever ttl was asked for. lease_ms is what
+ *       this request asked for and got: claim->ttl_ms may be another one when the answer comes. A
+ *       renewal may shorten a lease.
  *   release  ->  FREED (gave it back, or was only waiting) | LOST (it was not ours) | UNKNOWN
  *       Comes once per claim, in any phase after the first attempt: held, queued, or with the
  *       attempt still outstanding; a grant still on its way is given back too. Answered exactly

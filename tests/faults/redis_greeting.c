@@ -205,10 +205,10 @@ TEST(a_newcomer_on_a_restarted_server_waits_until_lost_leases_are_over)
     begin_restarted(url, sizeof url);
     int64_t start = check_now_ns();
     snib *client = client_of(url);
-    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EBUSY);
-    CHECK(strstr(error.holder, "quarantine") != NULL);
+    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EUNSAFE);
+    CHECK(strstr(error.message, "quarantine") != NULL);
     CHECK_INT(error.holder_left_ms, >, 0);
-    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EBUSY);
+    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EUNSAFE);
     snib_options options = waiting(3100 + check_ms(5000));
     snib_lease *lease = take(client, "report", &options);
     CHECK_INT((check_now_ns() - start) / 1000000, >=, 1900); /* 3.1 s of uptime, whole seconds */
@@ -223,16 +223,16 @@ TEST(a_quarantine_outlives_a_second_restart)
     snib_error error = {0};
     begin_restarted(url, sizeof url);
     snib *client = client_of(url);
-    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EBUSY);
+    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EUNSAFE);
     server_kill(&server);
     CHECK_INT(snib_inspect(client, "report", count_seen, NULL, NULL), <, 0);
     check_sleep_ms(3200); /* until the first quarantine would be over */
     CHECK_INT(try_it(client, "report", &error), <, 0);
     server_start(&server);
     snib *newcomer = client_of(url);
-    CHECK_INT(try_it(newcomer, "report", &error), ==, SNIB_EBUSY);
-    CHECK(strstr(error.holder, "quarantine") != NULL);
-    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EBUSY);
+    CHECK_INT(try_it(newcomer, "report", &error), ==, SNIB_EUNSAFE);
+    CHECK(strstr(error.message, "quarantine") != NULL);
+    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EUNSAFE);
     snib_close(newcomer);
     snib_close(client);
 }
@@ -256,8 +256,8 @@ static void quarantine_with_a_clock_set_by(int64_t ms, bool seen)
     clock_shim_wall(&clock, ms);
     check_sleep_ms(200); /* it looks at its clock now and then */
     snib *newcomer = client_of(url);
-    CHECK_INT(try_it(seen ? client : newcomer, "report", &error), ==, SNIB_EBUSY);
-    CHECK(strstr(error.holder, "quarantine") != NULL);
+    CHECK_INT(try_it(seen ? client : newcomer, "report", &error), ==, SNIB_EUNSAFE);
+    CHECK(strstr(error.message, "quarantine") != NULL);
     snib_close(newcomer);
     snib_close(client);
 }
@@ -307,7 +307,7 @@ TEST(a_server_that_keeps_whatever_it_answered_needs_no_quarantine)
 
 TEST(a_server_that_was_not_seen_to_keep_it_needs_one)
 {
-    CHECK_INT(try_after_a_restart("CONFIG SET appendfsync everysec"), ==, SNIB_EBUSY);
+    CHECK_INT(try_after_a_restart("CONFIG SET appendfsync everysec"), ==, SNIB_EUNSAFE);
 }
 
 TEST(the_word_about_a_young_server_is_for_the_first_holder_even_if_a_list_came_first)

@@ -226,6 +226,7 @@ static int file_open(struct snib__session *session, snib_error *err)
     struct failure why;
     const struct snib__url *url = session->url;
     fs->session = session;
+    fs->bell.fd = -1; /* close accepts what is half open */
     fs->held.status = SNIB__HELD;
     snib__list_init(&fs->outcomes);
     snib__file_waking_init(&fs->waking);

@@ -70,7 +70,7 @@ bool snib__ask_renew(struct snib__redis *r, struct snib__bid *b,
     struct snib__wish wish = snib__wish_for(r, b->claim->name, id);
     snib__bid_id(b, id);
     wish.by_text = call.by_text;
-    wish.ttl_ms = b->claim->ttl_ms;
+    wish.ttl_ms = call.ttl_ms = b->claim->ttl_ms;
     r->layout->renew(&command, &wish);
     b->renewing = ask(r, b, &call, &command);
     return b->renewing;

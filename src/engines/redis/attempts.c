@@ -57,7 +57,7 @@ static void answer_quarantine(struct snib__redis *r, struct snib__bid *b)
         .status = SNIB__BUSY,
         .retry_ms = left_ms < 1000 ? left_ms + 1 : 1000,
         .holder_left_ms = left_ms,
-        .holder = "nobody: quarantine after a restart of the server",
+        .code = SNIB_EUNSAFE,
         .reason = reason,
     };
     answer(b, &busy);

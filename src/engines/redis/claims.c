@@ -138,7 +138,7 @@ static void on_renew(struct snib__redis *r, struct snib__bid *b,
         .status = SNIB__HELD,
         .token = a->token,
         .since = call->sent,
-        .lease_ms = b->claim->ttl_ms,
+        .lease_ms = call->ttl_ms,
     };
     if (clock->jump_ms) { /* worth a word; but whoever could renew has lost nothing */
         snprintf(jumped, sizeof jumped, "the server's clock jumped by %+.1f s",

@@ -32,6 +32,7 @@ struct snib__redis_call {
     struct snib__instant sent;
     int64_t due_ns;
     int64_t not_after_ms; /* by the server's clock; 0: none */
+    int64_t ttl_ms;       /* that a renewal asks for */
     uint64_t starts;      /* where in the stream */
 };
 

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_BASE_DESCRIPTOR_H
+#define SNIB_BASE_DESCRIPTOR_H
+
+/*
+ * Descriptors of the library are never 0, 1 or 2: a program that has closed one of these, and
+ * prints to it all the same, must not print into one of ours.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+/* The same descriptor, or a copy above 2 that replaces it; -1 stays -1, with errno as it was. */
+static inline int snib__descriptor(int fd)
+{
+    if (fd < 0 || fd > 2) {
+        return fd;
+    }
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    int sys = errno;
+    close(fd);
+    errno = sys;
+    return high;
+}
+
+#endif
