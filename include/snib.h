@@ -304,8 +304,9 @@ SNIB__CHECKED int snib_verify(snib_lease *lease, snib_error *err);
 /*
  * Renew now, for `ttl_ms` from now on (0: as before), one round trip. The way to go on with
  * SNIB_NO_RENEW, whose one ttl begins anew; a max_hold_ms that you gave yourself is not moved. On
- * an engine without leases it is a verify. OK, ELOST, EUNKNOWN (the lease goes on as it was),
- * ENOTSUP for another ttl where the engine has one for all, EINVAL, ESTATE.
+ * an engine without leases it is a verify. OK, ELOST, EUNKNOWN (the lease goes on as it was, but
+ * for no longer than a shorter ttl that was asked for), ENOTSUP for another ttl where the engine
+ * has one for all, EINVAL, ESTATE.
  */
 SNIB__CHECKED int snib_renew(snib_lease *lease, int64_t ttl_ms, snib_error *err);
 

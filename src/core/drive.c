@@ -194,7 +194,7 @@ bool snib__sleep(struct snib__session *session, struct pollfd fds[], size_t n, i
     if (client->closer) {
         snib__close_check(client);
     }
-    if (client->answered) {
+    if (client->answered || (client->closer && client->closer->ready)) {
         return true;
     }
     return sleep_on(client, &client->sleeper, fds, n, until_ns);

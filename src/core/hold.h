@@ -56,13 +56,14 @@ struct snib__hold {
     const void *owner;
     uint64_t token;
     struct snib__instant granted;
-    struct snib__instant since; /* of the last answered request; the lease is span_ns from it */
-    int64_t span_ns;            /* SNIB__NEVER: no lease */
-    int64_t lease_ns;           /* what the engine granted then: span_ns and the drift */
-    int64_t max_hold_ns;        /* counted from `granted`; SNIB__NEVER: none */
-    int64_t own_max_hold_ns;    /* of it, what the user said; NO_RENEW says one ttl besides */
-    int64_t wanted_ttl_ms;      /* of the next renewal that is sent; 0: as before */
-    uint64_t granted_token;     /* the first one of the grant; passing counts `token` up */
+    struct snib__instant since;     /* of the last answered request; the lease is span_ns from it */
+    int64_t span_ns;                /* SNIB__NEVER: no lease */
+    int64_t lease_ns;               /* what the engine granted then: span_ns and the drift */
+    int64_t max_hold_ns;            /* counted from `granted`; SNIB__NEVER: none */
+    int64_t own_max_hold_ns;        /* of it, what the user said; NO_RENEW says one ttl besides */
+    int64_t wanted_ttl_ms;          /* of the next renewal that is sent; 0: as before */
+    struct snib__instant ttl_since; /* when the present ttl was first sent by hand; 0: never */
+    uint64_t granted_token;         /* the first one of the grant; passing counts `token` up */
     struct snib__instant renew_tried;
     struct snib__timer timer;
 

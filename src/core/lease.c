@@ -272,7 +272,9 @@ void snib__lease_renewed(struct snib__hold *h, const struct snib__result *result
     }
     if (result->status == SNIB__HELD) {
         bool extended = extend(h, result);
-        bool newer = result->since.boot_ns >= h->since.boot_ns;
+        /* What was asked before the ttl was changed says nothing of the lease there is now. */
+        bool newer = result->since.boot_ns >= h->since.boot_ns &&
+                     result->since.boot_ns >= h->ttl_since.boot_ns;
         if (newer) {
             snib__validity_set(h, result->since, result->lease_ms);
         }

@@ -74,8 +74,9 @@ void snib__renewal_answered(struct snib__hold *h)
 static void take_ttl(struct snib__hold *h)
 {
     if (h->wanted_ttl_ms) {
+        h->ttl_since = snib__now();
         if (h->wanted_ttl_ms < h->claim.ttl_ms) {
-            snib__validity_cap(h, snib__now(), h->wanted_ttl_ms);
+            snib__validity_cap(h, h->ttl_since, h->wanted_ttl_ms);
         }
         h->claim.ttl_ms = h->wanted_ttl_ms;
         h->wanted_ttl_ms = 0;

@@ -55,9 +55,8 @@ void snib__max_hold_set(struct snib__hold *h)
 void snib__validity_cap(struct snib__hold *h, struct snib__instant now, int64_t lease_ms)
 {
     int64_t most_ns = lease_ms * SNIB__MS - snib__drift_ns(lease_ms * SNIB__MS);
-    int64_t elapsed_ns = snib__elapsed_ns(h->since, now);
-    if (h->span_ns != SNIB__NEVER && h->span_ns - elapsed_ns > most_ns) {
-        h->span_ns = elapsed_ns + most_ns;
+    if (h->span_ns != SNIB__NEVER && h->span_ns - snib__elapsed_ns(h->since, now) > most_ns) {
+        snib__validity_set(h, now, lease_ms); /* and its thirds are those of the shorter one */
     }
 }
 

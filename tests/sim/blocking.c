@@ -192,3 +192,24 @@ DIRECTED(where_nobody_renews_a_renewal_by_hand_begins_the_ttl_anew)
     CHECK_INT(snib_release(&lease, &error), ==, SNIB_ELOST);
     finish();
 }
+
+DIRECTED(an_older_answer_does_not_bring_back_a_ttl_that_was_shortened)
+{
+    struct sim_config c = directed_world(1, 30000);
+    sim_begin(&c);
+    snib_options o = SNIB_OPTIONS;
+    snib_error error;
+    snib_lease *lease = acquire_with(&o);
+    machine(0)->stalled_ns[RENEWALS] = world.now_ns + 21000 * MS;
+    sim_for(19500);
+    CHECK_INT(snib_left_ms(lease), <, 9000);
+    machine(0)->lose_requests = 100; /* those for 10 s, or their answers: who knows */
+    sim_enter(machine(0));
+    CHECK_INT(snib_renew(lease, 10000, &error), ==, SNIB_EUNKNOWN);
+    sim_for(22500 - world.now_ns / MS); /* those for 30 s have been answered */
+    sim_enter(machine(0));
+    CHECK_INT(snib_left_ms(lease), >, 0);
+    CHECK_INT(snib_left_ms(lease), <=, 9000);
+    (void)snib_release(&lease, &error);
+    finish();
+}

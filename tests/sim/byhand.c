@@ -9,8 +9,11 @@
 
 static int64_t wanted_ttl_ms(const struct snib__hold *h)
 {
-    int64_t longest = world.config.ttl_ms;
-    return sim_chance(50) || longest <= h->claim.ttl_ms ? 0 : longest;
+    int64_t ttl_ms = world.config.ttl_ms;
+    if (sim_chance(50) || ttl_ms / 2 < 100) {
+        return 0;
+    }
+    return h->claim.ttl_ms < ttl_ms ? ttl_ms : ttl_ms / 2; /* longer, or shorter */
 }
 
 /* What was true before the call, to be compared with what is true after it. */
