@@ -7,10 +7,13 @@
  * end), and closes the pipe when it is done. The death of our parent ends it too: a script that
  * was killed does not leave its lock behind because some child of its still has the pipe.
  *
+ * With --json it is a conversation about any number of locks instead: see converse.c.
+ *
  * There is no job to stop, so when the lock is lost all we can do is to end at once, with 79.
  */
 #include "clock.h"
 #include "command.h"
+#include "converse.h"
 #include "environment.h"
 #include "input.h"
 #include "label.h"
@@ -112,6 +115,15 @@ static int hold_locked(struct lock *lock, const struct signals *signals)
     return status;
 }
 
+static int hold_acquired(struct lock *lock, const struct signals *signals)
+{
+    int status = environment_check_nested(lock);
+    if (status == 0 && lock_acquire(lock, signals, &status)) {
+        status = hold_locked(lock, signals);
+    }
+    return status;
+}
+
 int command_hold(int argc, char *argv[])
 {
     struct options options;
@@ -130,11 +142,10 @@ int command_hold(int argc, char *argv[])
     watch_parent(&signals);
     options.lock.label = options.lock.label ? options.lock.label : label_make_of_parent(label);
     status = lock_open(&lock, &options);
-    if (status == 0) {
-        status = environment_check_nested(&lock);
-    }
-    if (status == 0 && lock_acquire(&lock, &signals, &status)) {
-        status = hold_locked(&lock, &signals);
+    if (status == 0 && options.json) {
+        status = converse(&lock, &signals);
+    } else if (status == 0) {
+        status = hold_acquired(&lock, &signals);
     }
     lock_close(&lock);
     options_free(&options);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A writer of JSON, pretty enough to be read by people.
+ * A writer of JSON, pretty enough to be read by people, or on one line for programs.
  *
  * Whatever bytes come in, a valid document goes out, and one that may be shown on a terminal:
  * control characters are escaped, those of C1 and DEL too, and every byte that is not UTF-8 becomes
@@ -57,6 +57,9 @@ static void quote(FILE *out, const char *text)
 
 static void line(struct json *j)
 {
+    if (j->compact) {
+        return;
+    }
     putc('\n', j->out);
     for (unsigned i = 0; i < j->depth; i++) {
         fputs("  ", j->out);
@@ -66,7 +69,7 @@ static void line(struct json *j)
 static void start(struct json *j, const char *key)
 {
     if (j->inside) {
-        putc(',', j->out);
+        fputs(j->compact ? ", " : ",", j->out);
     }
     if (j->depth > 0) {
         line(j);

@@ -10,7 +10,8 @@
 struct json {
     FILE *out;
     unsigned depth;
-    bool inside; /* something was written at this depth */
+    bool inside;  /* something was written at this depth */
+    bool compact; /* the whole document on one line */
 };
 
 void json_open(struct json *, const char *key, char bracket); /* '{' or '[' */

@@ -24,7 +24,20 @@
 
 #define GRACE_MOST_MS (3600LL * 1000)
 
-enum { TTL = 256, PERMITS, ALSO, LABEL, MIN_HOLD, MAX_HOLD, GRACE, ON_LOST, REQUIRE, RETRY, HELP };
+enum {
+    TTL = 256,
+    PERMITS,
+    ALSO,
+    LABEL,
+    MIN_HOLD,
+    MAX_HOLD,
+    GRACE,
+    ON_LOST,
+    REQUIRE,
+    RETRY,
+    JSON,
+    HELP
+};
 
 #define SHORT_OPTIONS "+:nsxeoFucw:E:U:vhV"
 
@@ -52,6 +65,7 @@ static const struct option known[] = {
     {"on-lost", required_argument, NULL, ON_LOST},
     {"require", required_argument, NULL, REQUIRE},
     {"retry", no_argument, NULL, RETRY},
+    {"json", no_argument, NULL, JSON},
     {"help", no_argument, NULL, HELP},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -82,6 +96,7 @@ static const char run_help[] =
 
 static const char hold_help[] =
     "usage: snib hold [OPTIONS] NAME\n"
+    "       snib hold [OPTIONS] --json [NAME]\n"
     "Acquires NAME, prints the token, and holds until stdin closes, the parent dies\n"
     "or a signal comes.\n"
     "\n"
@@ -97,6 +112,7 @@ static const char hold_help[] =
     "      --label TEXT       tell others why it is held\n"
     "      --require TRAIT,.. refuse an engine that does not promise this\n"
     "      --retry            wait for a server that cannot be reached yet\n"
+    "      --json             any number of locks: commands on stdin, events on stdout\n"
     "  -v, --verbose          say what happens\n"
     "\n"
     "Status: 0; 64 usage, 69 engine, 70 internal, 75 not acquired, 79 lost.\n";
@@ -244,6 +260,9 @@ static int own_option(struct options *o, int answer)
         return rc;
     case ON_LOST:
         return set_on_lost(o);
+    case JSON:
+        o->json = true;
+        return 0;
     default:
         return traits_read(&o->require, optarg);
     }
@@ -262,6 +281,10 @@ static int one_option(struct options *o, int answer, char *argv[], int which)
     if (which == OPTIONS_HOLD && only_for_run(answer)) {
         return fail(STATUS_USAGE, "%s is for snib run: snib hold has no command",
                     argv[optind - 1][0] == '-' ? argv[optind - 1] : argv[optind - 2]);
+    }
+    if (which == OPTIONS_RUN && answer == JSON) {
+        return fail(STATUS_USAGE,
+                    "--json is for snib hold: the output of snib run is the command's");
     }
     return answer < 256 && strchr("nsxeowEFuc", answer) ? flock_option(o, answer)
                                                         : own_option(o, answer);
@@ -292,6 +315,25 @@ static int read_command(struct options *o, char *rest[])
     }
     o->command = strcmp(rest[0], "--") == 0 ? rest + 1 : rest;
     return 0;
+}
+
+/* NAME stands before those of --also; with --json it may be missing. */
+static int read_name(struct options *o, char *rest[], int which)
+{
+    if (!rest[0] && o->json) {
+        o->name_count--;
+        memmove(o->names, o->names + 1, o->name_count * sizeof *o->names);
+        return 0;
+    }
+    if (!rest[0]) {
+        return fail(STATUS_USAGE, "no lock named; see snib %s --help",
+                    which == OPTIONS_RUN ? "run" : "hold");
+    }
+    o->names[0] = rest[0];
+    if (which == OPTIONS_RUN) {
+        return read_command(o, rest + 1);
+    }
+    return rest[1] ? fail(STATUS_USAGE, "snib hold takes one name; more of them with --also") : 0;
 }
 
 static int check_holds(const struct options *o)
@@ -340,16 +382,8 @@ int options_read(struct options *o, int argc, char *argv[], int which)
         }
         status = one_option(o, answer, argv, which);
     }
-    if (status == 0 && optind >= argc) {
-        status = fail(STATUS_USAGE, "no lock named; see snib %s --help", argv[0]);
-    }
     if (status == 0) {
-        o->names[0] = argv[optind];
-        if (which == OPTIONS_RUN) {
-            status = read_command(o, argv + optind + 1);
-        } else if (argv[optind + 1]) {
-            status = fail(STATUS_USAGE, "snib hold takes one name; more of them with --also");
-        }
+        status = read_name(o, argv + optind, which);
     }
     if (status == 0) {
         status = check_holds(o);

@@ -20,6 +20,7 @@ struct options {
     int64_t min_hold_ms;
     int64_t grace_ms; /* -1: not given */
     enum on_lost on_lost;
+    bool json;      /* of hold: commands on stdin, events on stdout; then names are optional */
     char **command; /* of run; ended by NULL */
     char *shell[4]; /* the command of -c */
 };
