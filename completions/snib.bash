@@ -11,7 +11,7 @@ _snib_options_run='--nonblock --wait --conflict-exit-code --shared --exclusive -
     --url --ttl --min-hold --max-hold --on-lost --grace --label --require --retry --verbose --help
     -n -w -E -s -x -U -v -h'
 _snib_options_hold='--nonblock --wait --conflict-exit-code --shared --exclusive --permits --also
-    --url --ttl --max-hold --label --require --retry --verbose --help
+    --url --ttl --max-hold --label --require --retry --json --verbose --help
     -n -w -E -s -x -U -v -h'
 _snib_options_status='--url --json --help -U -h'
 _snib_options_list='--url --names --json --help -U -h'

@@ -115,6 +115,8 @@ complete -c snib -n "$lock" -a '(__snib_locks)'
 complete -c snib -n "$run" -l min-hold -x -d 'hold it at least this long'
 complete -c snib -n "$run" -l on-lost -x -a 'kill term ignore' -d 'when the lock is lost'
 complete -c snib -n "$run" -l grace -x -d 'from TERM to the end of the lease'
+complete -c snib -n '__snib_is hold; and __snib_needs_subject' \
+    -l json -d 'commands on stdin, events on stdout'
 complete -c snib -n '__snib_is run guard; and not __snib_needs_subject' \
     -a '(__snib_command)'
 
