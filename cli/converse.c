@@ -419,10 +419,7 @@ static int watch_input(const struct conversation *c, const struct input *input, 
 static bool hear_input(struct conversation *c, const struct input *input,
                        const struct pollfd *polled)
 {
-    if (polled->revents & POLLIN) {
-        return announce_is_full(&c->out) || lines_read(&c->lines, input->fd);
-    }
-    return polled->revents == 0;
+    return polled->revents & POLLIN ? lines_read(&c->lines, input->fd) : polled->revents == 0;
 }
 
 static void talk(struct conversation *c, const struct lock *lock, const struct signals *signals)

@@ -550,6 +550,9 @@ TEST(a_reader_that_does_not_read_gets_everything_later_and_keeps_nobody_from_end
     check_join(asking, PATIENCE_MS);
     asking = check_spawn(ask_often, &hold);
     check_sleep_ms(200);
+    char some[8192]; /* room for a part of what waits */
+    CHECK(read(hold.out, some, sizeof some) > 0);
+    check_sleep_ms(50);
     kill(hold.pid, SIGTERM);
     CHECK_INT(stage_end(&hold, PATIENCE_MS), ==, 0);
     CHECK_INT(try_it("x"), ==, 0);
