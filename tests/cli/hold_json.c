@@ -9,16 +9,18 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define PATIENCE_MS 20000
 
 /* ---- Both sides of a conversation ------------------------------------------------------- */
 
+/* In one piece, so that commands with a newline between them are read together. */
 static void command(const struct actor *hold, const char *line)
 {
-    size_t size = strlen(line);
-    CHECK(write(hold->in, line, size) == (ssize_t)size && write(hold->in, "\n", 1) == 1);
+    struct iovec parts[] = {{(void *)(uintptr_t)line, strlen(line)}, {"\n", 1}};
+    CHECK(writev(hold->in, parts, 2) == (ssize_t)strlen(line) + 1);
 }
 
 /* The next event, which must be of this kind and about this name; valid until the next call. */
