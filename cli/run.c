@@ -227,13 +227,14 @@ static int become_supervisor(struct guardian *guardian, int argc, char *argv[])
     guardian->deposit_fds[0] = -1;
     signals_watch_parent(guardian->signals, guardian->guardian_fd);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    char *arguments = argv[-1];
+    char **whole = argv - 1; /* as main had it: "snib", "run", ... */
+    const char *arguments = *whole;
     int status = take_another_name(argc, argv, guardian->options);
     if (status == 0) {
         status = run_supervised(guardian);
     }
-    if (argv[-1] != arguments) {
-        free(argv[-1]);
+    if (*whole != arguments) {
+        free(*whole);
     }
     atomic_store(&guardian->page->over, true);
     return status;

@@ -41,7 +41,7 @@ void snib__call_drop(struct snib__call *);              /* not due any more */
 void snib__calls_wait(snib *client, const void *about); /* until none runs about that */
 void snib__calls_end(snib *client);                     /* run what is due, stop the thread */
 
-void snib__news_init(struct snib__news *, const void *about, snib_event_fn *, void *arg);
+void snib__news_init(struct snib__news *news, const void *about, snib_event_fn *fn, void *arg);
 void snib__news_tell(snib *client, struct snib__news *, const snib_event *, const char *why);
 
 #endif

@@ -207,7 +207,7 @@ static bool refuse(struct file_claim *c)
         !snib__file_record_proved(&front.holder, &found)) {
         return false;
     }
-    struct rival rival;
+    struct rival rival = {.who = ""};
     snib__file_rival_name(&rival, &front.holder);
     say_behind(c, SNIB__BUSY, &rival);
     return true;
