@@ -69,9 +69,10 @@ struct snib {
     struct snib__line *last_line; /* may be unused */
     snib_options normal;          /* SNIB_OPTIONS, checked */
 
-    bool driving;   /* a thread is in engine->drive */
-    bool answered;  /* something was, since it is */
-    bool submitted; /* something new went to the engine since the driver last looked */
+    bool driving;            /* a thread is in engine->drive */
+    int64_t driven_until_ns; /* that it was told */
+    bool answered;           /* something was, since it is */
+    bool submitted;          /* something new went to the engine since the driver last looked */
     struct snib__sleeper sleeper; /* of the driver */
     struct snib__list waiters;    /* blocked threads */
     struct snib__list woken;      /* those of them that have their answer, and are not told yet */

@@ -16,7 +16,7 @@
 void snib__contact_await(snib *client)
 {
     struct snib__contact *c = &client->contact;
-    if (c->made || c->awaited || client->outstanding == 0 || !snib__timers_join(&client->timers)) {
+    if (c->made || c->awaited || !snib__timers_join(&client->timers)) {
         return; /* without memory for a timer, the engine's own time-outs must do */
     }
     c->awaited = true;

@@ -15,7 +15,7 @@ struct snib__contact {
     char why[200]; /* what the engine last said about its silence */
 };
 
-void snib__contact_await(snib *); /* something was asked, and perhaps not answered yet */
+void snib__contact_await(snib *);                              /* somebody waits for an answer */
 void snib__contact_judge(snib *, const struct snib__result *); /* and answered: contact? */
 void snib__contact_end(snib *);
 

@@ -231,6 +231,7 @@ static void drive(snib *client, const bool *ready)
     if (!ready || !*ready) {
         client->answered = false;
         client->session.wake_ns = 0; /* the engine says anew */
+        client->driven_until_ns = due;
         client->session.engine->drive(&client->session, due);
     }
     client->driving = false;
@@ -266,11 +267,12 @@ static void block(snib *client, struct snib__waiter *w)
     w->blocked = false;
 }
 
-/* The driver sleeps until a time that was right when it went to sleep. */
+/* The engine was told a time that was right when its drive began. It may sleep in shorter steps of
+ * its own: how long the present one lasts says nothing. */
 static void refresh_driver(snib *client)
 {
     if (client->sleeper.asleep &&
-        (client->submitted || snib__timers_next(&client->timers) < client->sleeper.until_ns)) {
+        (client->submitted || snib__timers_next(&client->timers) < client->driven_until_ns)) {
         client->submitted = false;
         nudge(&client->sleeper);
     }

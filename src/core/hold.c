@@ -132,7 +132,9 @@ static void perform(struct snib__action *action)
     case SNIB__TODO_ATTEMPT:
         h->started = true;
         engine->attempt(claim);
-        snib__contact_await(client);
+        if (client->outstanding > 0) { /* else it is answered already */
+            snib__contact_await(client);
+        }
         break;
     case SNIB__TODO_RENEW:
         snib__renewal_sent(h);

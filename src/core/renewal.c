@@ -69,6 +69,16 @@ void snib__renewal_answered(struct snib__hold *h)
     }
 }
 
+/* Its end may be nearer now than what the timer waits for. */
+static void cap(struct snib__hold *h, struct snib__instant now, int64_t ttl_ms)
+{
+    snib__validity_cap(h, now, ttl_ms);
+    if (snib__validity_limited(h)) {
+        snib__timer_set(&h->client->timers, &h->timer,
+                        snib__later(now.boot_ns, snib__until_next_ns(h, now)));
+    }
+}
+
 /* The ttl changes with the request that asks for it, never under one that is on its way. One that
  * shortens the lease may be carried out without our hearing of it: it counts from now. */
 static void take_ttl(struct snib__hold *h)
@@ -76,7 +86,7 @@ static void take_ttl(struct snib__hold *h)
     if (h->wanted_ttl_ms) {
         h->ttl_since = snib__now();
         if (h->wanted_ttl_ms < h->claim.ttl_ms) {
-            snib__validity_cap(h, h->ttl_since, h->wanted_ttl_ms);
+            cap(h, h->ttl_since, h->wanted_ttl_ms);
         }
         h->claim.ttl_ms = h->wanted_ttl_ms;
         h->wanted_ttl_ms = 0;

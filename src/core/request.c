@@ -386,6 +386,7 @@ static void join_line(struct snib__request *r)
     snib__list_append(&line->waiting, &r->in_line);
     snib__line_admit(r->client, line);
     if (!r->finished && !r->hold) {
+        snib__contact_await(r->client); /* those before it may be more patient */
         note_waiting(r);
         tell_waiting(r, "behind others of this process");
     }

@@ -95,7 +95,7 @@ TEST(a_pause_without_end_stops_no_deadline)
     script.attempt = ask_for_endless_patience;
     snib *client = script_client("script:");
     must_end_at_its_deadline(client);
-    CHECK_INT(atomic_load(&script.attempts), <=, 2); /* it was a long pause all the same */
+    CHECK_INT(atomic_load(&script.attempts), <=, 10); /* the last ones just before the deadline */
     snib_close(client);
 }
 
