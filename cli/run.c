@@ -199,18 +199,19 @@ static int run_supervised(struct guardian *guardian)
 
 /* The arguments, which the options point to, move to another place; where they were, others see
  * our name and nothing else. */
-static int take_another_name(int argc, char *argv[], struct options *options)
+static int take_another_name(int argc, char *argv[], struct options *options, char **moved)
 {
-    char *from = argv[-1]; /* main has one argument more: the program's name */
+    char **whole = argv - 1; /* as main had it: the program's name, "run", ... */
+    char *from = *whole;
     size_t size = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) + 1 - from);
-    char *copy = malloc(size);
+    char *copy = *moved = malloc(size);
     if (!copy) {
         return fail(STATUS_INTERNAL, "out of memory");
     }
     memcpy(copy, from, size);
     options_move(options, from, size, copy);
-    for (int i = -1; i < argc; i++) {
-        argv[i] = copy + (argv[i] - from);
+    for (int i = 0; i <= argc; i++) {
+        whole[i] = copy + (whole[i] - from);
     }
     memset(from, 0, size);
     (void)snprintf(from, size, "%s", SUPERVISOR_NAME);
@@ -227,15 +228,12 @@ static int become_supervisor(struct guardian *guardian, int argc, char *argv[])
     guardian->deposit_fds[0] = -1;
     signals_watch_parent(guardian->signals, guardian->guardian_fd);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    char **whole = argv - 1; /* as main had it: "snib", "run", ... */
-    const char *arguments = *whole;
-    int status = take_another_name(argc, argv, guardian->options);
+    char *moved = NULL;
+    int status = take_another_name(argc, argv, guardian->options, &moved);
     if (status == 0) {
         status = run_supervised(guardian);
     }
-    if (*whole != arguments) {
-        free(*whole);
-    }
+    free(moved);
     atomic_store(&guardian->page->over, true);
     return status;
 }

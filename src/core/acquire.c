@@ -56,6 +56,9 @@ static int acquire(snib_lease **out, snib *client, const char *name, const snib_
     r.options = *options;
     r.ticket = 0;
     r.withheld = false;
+    r.finished = false;
+    r.code = SNIB_OK;
+    r.lease = NULL;
     r.err = err;
     r.answered = wake_caller;
     r.waiter = &waiter;

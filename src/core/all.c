@@ -175,10 +175,14 @@ static int fill(struct all *all, const char *const names[], const char **copies,
     for (size_t i = 0; rc == 0 && i < all->n; i++) {
         rc = snib__name_check(names[i], err);
     }
-    if (rc == 0 && (!copies || !all->sorted || !all->leases || !copy_names(all, names, copies))) {
-        rc = snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
+    if (rc < 0) {
+        return rc;
     }
-    return rc < 0 ? rc : sort_names(all->sorted, copies, all->n, err);
+    if (!copies || !all->sorted || !all->leases || !copy_names(all, names, copies)) {
+        snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
+        return SNIB_ENOMEM;
+    }
+    return sort_names(all->sorted, copies, all->n, err);
 }
 
 static void set_options(struct all *all, const snib_options *o)
@@ -201,7 +205,8 @@ static int prepare(struct all **out, snib *client, const char *const names[], si
 {
     snib_options each = SNIB_OPTIONS;
     if (!names || n == 0 || n > MOST || !client) {
-        return snib__fail(err, SNIB_EINVAL, 0, "1 to %d names, and a client", MOST);
+        snib__fail(err, SNIB_EINVAL, 0, "1 to %d names, and a client", MOST);
+        return SNIB_EINVAL;
     }
     if (!snib__usable(client, err)) {
         return SNIB_ESTATE;

@@ -283,7 +283,7 @@ int snib_open(snib **out, const char *url, snib_error *err)
     if (rc == 0) {
         rc = snib__open_engine(out, NULL, url, false, err);
     }
-    if (rc == 0) {
+    if (rc == 0 && *out) {
         (*out)->origin = origin;
     } else {
         free(origin);

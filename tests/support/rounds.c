@@ -406,10 +406,10 @@ void rounds_wrapped(int rounds, enum rounds_engine engine)
         check_kill(spinners[i]);
     }
     qsort(w.free_ns, (size_t)rounds, sizeof *w.free_ns, by_size);
+    int64_t median_ns = w.free_ns[rounds / 2];
     printf("# %d rounds, %d killed early, %d jobs had begun; from the kill to the next job: "
            "median %.1f ms, worst %.1f ms\n",
-           rounds, w.early, w.began, (double)w.free_ns[rounds / 2] / 1e6,
-           (double)w.free_ns[rounds - 1] / 1e6);
+           rounds, w.early, w.began, (double)median_ns / 1e6, (double)w.free_ns[rounds - 1] / 1e6);
     free(w.free_ns);
 }
 
@@ -468,9 +468,9 @@ void rounds_given_back(int rounds)
             took_ns[i] = given_back_once(&g, supervisor != 0);
         }
         qsort(took_ns, (size_t)rounds, sizeof *took_ns, by_size);
+        int64_t median_ns = took_ns[rounds / 2];
         printf("# %d rounds: from the kill of %s to the next job: median %.1f ms, worst %.1f ms\n",
-               rounds, who[supervisor], (double)took_ns[rounds / 2] / 1e6,
-               (double)took_ns[rounds - 1] / 1e6);
+               rounds, who[supervisor], (double)median_ns / 1e6, (double)took_ns[rounds - 1] / 1e6);
     }
     free(took_ns);
 }
