@@ -84,18 +84,25 @@ TEST_LIMIT(an_engine_that_always_says_worth_an_attempt_now_stops_no_deadline, 10
     snib_close(client);
 }
 
+static int64_t patience_ms;
+
 static void ask_for_endless_patience(struct snib__claim *claim)
 {
-    struct snib__result busy = {.status = SNIB__BUSY, .retry_ms = INT64_MAX};
+    struct snib__result busy = {.status = SNIB__BUSY, .retry_ms = patience_ms};
     snib__answer(claim, SNIB__ATTEMPT, &busy);
 }
 
 TEST(a_pause_without_end_stops_no_deadline)
 {
+    static const int64_t endless_ms[] = {INT64_MAX, (1LL << 58) + 1}; /* in ns: -1 ms, 1 ms */
     script.attempt = ask_for_endless_patience;
     snib *client = script_client("script:");
-    must_end_at_its_deadline(client);
-    CHECK_INT(atomic_load(&script.attempts), <=, 10); /* the last ones just before the deadline */
+    for (int i = 0; i < 2; i++) {
+        patience_ms = endless_ms[i];
+        atomic_store(&script.attempts, 0);
+        must_end_at_its_deadline(client);
+        CHECK_INT(atomic_load(&script.attempts), <=, 10); /* the last ones just before its end */
+    }
     snib_close(client);
 }
 
