@@ -25,7 +25,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/snib.pc DESTINATION ${CMAKE_INSTALL_LI
 # For find_package(snib): snib::snib and snib::static. Until 1.0 a minor version may break.
 configure_package_config_file(cmake/snib-config.cmake.in snib-config.cmake
   INSTALL_DESTINATION ${package_dir})
-write_basic_package_version_file(snib-config-version.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(snib-config-version.cmake COMPATIBILITY SameMajorVersion)
 install(FILES
   ${CMAKE_CURRENT_BINARY_DIR}/snib-config.cmake
   ${CMAKE_CURRENT_BINARY_DIR}/snib-config-version.cmake
