@@ -141,7 +141,11 @@ void inquiry_json(struct json *j, const struct inquiry *inquiry, const char *kin
     json_text(j, "kind", kind);
     json_integer(j, "version", 1);
     if (inquiry->client) {
+        char notice[256];
         json_text(j, "url", snib_url(inquiry->client));
+        if (snib_notice(inquiry->client, notice, sizeof notice) == SNIB_OK && notice[0]) {
+            json_text(j, "notice", notice);
+        }
     }
 }
 
@@ -164,5 +168,15 @@ void inquiry_print(const struct inquiry *inquiry, const struct parties *parties)
     fputs(")\n", stdout);
     if (parties->count) {
         show_table(parties, stdout);
+    }
+    inquiry_notice(inquiry);
+}
+
+void inquiry_notice(const struct inquiry *inquiry)
+{
+    char notice[256];
+    if (snib_notice(inquiry->client, notice, sizeof notice) == SNIB_OK && notice[0]) {
+        fflush(stdout);
+        say("%s", notice);
     }
 }

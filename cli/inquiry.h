@@ -37,5 +37,7 @@ int inquiry_end(struct inquiry *, int status);
 void inquiry_json(struct json *, const struct inquiry *, const char *kind);
 /* "nightly: held, 2 waiting (file:/...)" and the table. */
 void inquiry_print(const struct inquiry *, const struct parties *);
+/* What the engine wants everybody to know, if there is such a thing; on stderr. */
+void inquiry_notice(const struct inquiry *);
 
 #endif

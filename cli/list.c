@@ -115,6 +115,7 @@ int command_list(int argc, char *argv[])
             print_names(&parties);
         } else {
             print_table(&inquiry, &parties);
+            inquiry_notice(&inquiry);
         }
     }
     show_free(&parties);

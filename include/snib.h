@@ -392,6 +392,10 @@ int snib_inspect(snib *client, const char *name, snib_seen_fn *each, void *arg, 
  * without SNIB_TRAIT_LISTS. */
 int snib_list(snib *client, const char *prefix, snib_seen_fn *each, void *arg, snib_error *err);
 
+/* What the engine said, at the last inspect or list, that everybody should know: "quarantine for
+ * another 40 s: ...". Cut to `size`; "" for nothing. ESTATE. */
+int snib_notice(snib *client, char *out, size_t size);
+
 /*
  * Ask a holder to give a lock up, if `token` is still the one seen. The holder is told LOST as soon
  * as it can be reached, at its next renewal at the latest; nobody else has the lock before it has

@@ -175,6 +175,21 @@ int snib_list(snib *client, const char *prefix, snib_seen_fn *each, void *arg, s
     return inspect(client, prefix ? prefix : "", true, each, arg, err);
 }
 
+int snib_notice(snib *client, char *out, size_t size)
+{
+    if (!client || !out || size == 0) {
+        return SNIB_EINVAL;
+    }
+    out[0] = '\0';
+    if (!snib__usable(client, NULL)) {
+        return SNIB_ESTATE;
+    }
+    snib__enter(client);
+    strncat(out, client->session.notice, size - 1);
+    snib__leave(client);
+    return SNIB_OK;
+}
+
 static int evict(snib *client, const char *name, uint64_t token, bool force, snib_error *err)
 {
     struct inquiry inquiry = {

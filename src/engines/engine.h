@@ -145,6 +145,8 @@ struct snib__session {
     const char *where;   /* set in open: the path that is really used, where the URL names none or
                           * another; shown to people, and what a child of ours uses */
 
+    char notice[240]; /* what everybody who inspects should know now; "" for nothing */
+
     /* For speed only. */
     bool quiet; /* set in a slot: a thread that sleeps in drive need not look at this */
 };

@@ -208,11 +208,18 @@ TEST(a_newcomer_on_a_restarted_server_waits_until_lost_leases_are_over)
     CHECK_INT(try_it(client, "report", &error), ==, SNIB_EUNSAFE);
     CHECK(strstr(error.message, "quarantine") != NULL);
     CHECK_INT(error.holder_left_ms, >, 0);
+    char notice[256];
+    CHECK_INT(snib_inspect(client, "report", NULL, NULL, NULL), ==, SNIB_OK);
+    CHECK_INT(snib_notice(client, notice, sizeof notice), ==, SNIB_OK);
+    CHECK(strstr(notice, "quarantine") != NULL); /* whoever looks is told, too */
     CHECK_INT(try_it(client, "report", &error), ==, SNIB_EUNSAFE);
     snib_options options = waiting(3100 + check_ms(5000));
     snib_lease *lease = take(client, "report", &options);
     CHECK_INT((check_now_ns() - start) / 1000000, >=, 1900); /* 3.1 s of uptime, whole seconds */
     give(&lease);
+    CHECK_INT(snib_inspect(client, "report", NULL, NULL, NULL), ==, SNIB_OK);
+    CHECK_INT(snib_notice(client, notice, sizeof notice), ==, SNIB_OK);
+    CHECK_STR(notice, "");
     snib_close(client);
     must_work(client_of(url));
 }

@@ -48,10 +48,7 @@ static void answer_quarantine(struct snib__redis *r, struct snib__bid *b)
 {
     int64_t left_ms = snib__node_quarantine_left_ms(&r->node);
     char reason[520];
-    snprintf(reason, sizeof reason,
-             "%s: quarantine for another %.1f s: this server was restarted and may have lost locks "
-             "that are still held; quarantine=no if it keeps its data",
-             r->settings.where, (double)left_ms / 1000);
+    snib__quarantine_text(reason, sizeof reason, r->settings.where, left_ms);
     set_idle(r, b);
     struct snib__result busy = {
         .status = SNIB__BUSY,

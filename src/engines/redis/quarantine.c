@@ -103,3 +103,11 @@ void snib__quarantine_note(struct snib__quarantine *q, const struct snib__quaran
         snib__runid_note(rule->folder, rule->where, &q->trusted);
     }
 }
+
+void snib__quarantine_text(char *out, size_t size, const char *where, int64_t left_ms)
+{
+    snprintf(out, size,
+             "%s: quarantine for another %.1f s: this server was restarted and may have lost locks "
+             "that are still held; quarantine=no if it keeps its data",
+             where, (double)left_ms / 1000);
+}

@@ -41,4 +41,7 @@ int64_t snib__quarantine_left_ms(struct snib__quarantine *);
 /* Somebody holds a lock of the present run: it is worth remembering. */
 void snib__quarantine_note(struct snib__quarantine *, const struct snib__quarantine_rule *);
 
+/* For people: which server, how long, why, and how to do without. */
+void snib__quarantine_text(char *out, size_t size, const char *where, int64_t left_ms);
+
 #endif

@@ -25,6 +25,13 @@
 
 static void end(struct snib__search *s)
 {
+    struct snib__redis *r = snib__redis_of(s->query->session);
+    int64_t left_ms = snib__node_quarantine_left_ms(&r->node);
+    r->session->notice[0] = '\0';
+    if (left_ms > 0) {
+        snib__quarantine_text(r->session->notice, sizeof r->session->notice, r->settings.where,
+                              left_ms);
+    }
     snib__list_remove(&s->in_session);
     for (size_t i = 0; i < s->count; i++) {
         free(s->names[i]);
