@@ -188,13 +188,19 @@ static bool sleep_on(snib *client, struct snib__sleeper *s, struct pollfd fds[],
     return nudged;
 }
 
+/* Is snib_close about to go on? Then nobody drives any more: it wants the mutex. */
+static bool closed(const snib *client)
+{
+    return client->closer && client->closer->ready;
+}
+
 bool snib__sleep(struct snib__session *session, struct pollfd fds[], size_t n, int64_t until_ns)
 {
     snib *client = SNIB__OF(session, struct snib, session);
     if (client->closer) {
         snib__close_check(client);
     }
-    if (client->answered || (client->closer && client->closer->ready)) {
+    if (client->answered || closed(client)) {
         return true;
     }
     return sleep_on(client, &client->sleeper, fds, n, until_ns);
@@ -281,7 +287,7 @@ static void refresh_driver(snib *client)
 void snib__wait_for(snib *client, struct snib__waiter *w)
 {
     while (!w->ready) {
-        if (client->driving) {
+        if (client->driving || closed(client)) {
             refresh_driver(client);
             block(client, w);
         } else {
@@ -323,7 +329,7 @@ static void *keep(void *arg)
     snib *client = arg;
     pthread_mutex_lock(&client->lock);
     while (!client->keeper_stops) {
-        if (client->driving) {
+        if (client->driving || closed(client)) {
             client->keeper_blocked = true;
             pthread_cond_wait(&client->keeper_cond, &client->lock);
             client->keeper_blocked = false;

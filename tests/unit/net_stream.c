@@ -462,6 +462,7 @@ TEST(a_program_that_exits_in_the_middle_ends_in_peace)
     tls_serve(&server, "good.pem", NULL);
     for (int i = 0; i < 4; i++) {
         CHECK_INT(pthread_create(&threads[i], NULL, converse, &server), ==, 0);
+        CHECK_INT(pthread_detach(threads[i]), ==, 0);
     }
     check_sleep_ms(20);
     exit(0);
