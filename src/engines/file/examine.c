@@ -44,8 +44,11 @@ __attribute__((format(printf, 5, 6))) static void found(const struct examination
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    snib_finding finding = {
-        .size = sizeof finding, .verdict = verdict, .about = about, .text = text, .remedy = remedy};
+    snib_finding finding = {.size = sizeof finding,
+                            .verdict = (int)verdict,
+                            .about = about,
+                            .text = text,
+                            .remedy = remedy};
     snib__found(e->query, &finding);
 }
 
