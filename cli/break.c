@@ -35,19 +35,18 @@ static const char help[] =
     "Status: 0 broken; 1 not held (any more), or not with that token; 75 not done;\n"
     "64 usage, 69 engine, 70 internal.\n";
 
-enum outcome { BROKEN, GONE, ASKED, REFUSED, FAILED };
+enum outcome { BROKEN, GONE, ASKED, PENDING, REFUSED, FAILED };
 
 static const char *const outcome_names[] = {
-    [BROKEN] = "broken",
-    [GONE] = "gone",
-    [ASKED] = "asked",
-    [REFUSED] = "refused",
+    [BROKEN] = "broken",   [GONE] = "gone",       [ASKED] = "asked",
+    [PENDING] = "pending", [REFUSED] = "refused",
 };
 
 static const int outcome_statuses[] = {
     [BROKEN] = 0,
     [GONE] = 1,
     [ASKED] = STATUS_BUSY,
+    [PENDING] = STATUS_BUSY,
     [REFUSED] = STATUS_BUSY,
 };
 
@@ -92,6 +91,22 @@ static void say_still(const struct inquiry *inquiry, const struct party *party, 
     }
 }
 
+/* A lease ends by itself, and this one is not renewed any more; a process's lock does not. */
+static enum outcome say_pending(const struct inquiry *inquiry, const struct party *party,
+                                snib_error *why)
+{
+    char span[SPAN_SIZE];
+    if (inquiry->force || party->left_ms <= 0 || party->left_ms == SNIB_FOREVER) {
+        return REFUSED;
+    }
+    (void)snprintf(
+        why->message, sizeof why->message,
+        "%s was asked, and stops at its next renewal; nobody else has it before, and it is "
+        "free in %s at the latest (--force takes it now)",
+        party->who, span_text(span, party->left_ms));
+    return PENDING;
+}
+
 /* FAILED: the engine could not be asked; `error` says why. */
 static enum outcome break_all(const struct inquiry *inquiry, const struct parties *parties,
                               snib_error *error)
@@ -114,7 +129,7 @@ static enum outcome break_all(const struct inquiry *inquiry, const struct partie
         case SNIB_ELOST:
             break;
         case SNIB_EBUSY:
-            outcome = REFUSED;
+            outcome = say_pending(inquiry, &parties->all[i], &why);
             *error = why;
             break;
         default:
@@ -137,7 +152,7 @@ static enum outcome decide(const struct inquiry *inquiry, const struct parties *
         }
     }
     if (count == 0 && inquiry->token && parties->holders) {
-        (void)snprintf(error->message, sizeof error->message, "token %" PRIu64 " holds no longer",
+        (void)snprintf(error->message, sizeof error->message, "token %" PRIu64 " does not hold it",
                        inquiry->token);
     }
     if (count == 0) {
@@ -150,8 +165,10 @@ static enum outcome decide(const struct inquiry *inquiry, const struct parties *
         return refuse(one, error);
     }
     (void)snprintf(error->message, sizeof error->message,
-                   "not broken; to take it from %s%s, say --yes (--token %" PRIu64 ")", one->who,
-                   count > 1 ? " and others" : "", one->token);
+                   "not broken; to %s %s%s%s, say --yes (--token %" PRIu64 ")",
+                   inquiry->force ? "take it from" : "ask", one->who,
+                   count > 1 ? " and others" : "",
+                   inquiry->force ? ", who may still act under it" : " to give it up", one->token);
     return ASKED;
 }
 

@@ -136,8 +136,10 @@ static int examine(struct inquiry *inquiry)
         json_close(&j, ']');
         json_promise(&j, inquiry);
         json_close(&j, '}');
-    } else if (rc == 0) {
+    } else if (rc == 0 && all.worst != SNIB_BAD) {
         print_promise(inquiry);
+    } else if (rc == 0) {
+        puts("promise  nothing, until that is mended");
     }
     return rc < 0 ? client_fail(&error) : statuses[all.worst];
 }

@@ -86,14 +86,15 @@ int lock_open(struct lock *lock, struct options *o)
 
 static void tell_waiting(struct lock *lock, const snib_event *event)
 {
-    if (event->left_ms > 0 && event->left_ms != SNIB_FOREVER) {
+    bool behind = strncmp(event->why, "behind ", strlen("behind ")) == 0;
+    if (behind && event->left_ms > 0 && event->left_ms != SNIB_FOREVER) {
         char left[SPAN_SIZE];
         (void)snprintf(lock->why, sizeof lock->why, "%.100s, whose lease has %s left", event->why,
                        span_text(left, event->left_ms));
     } else {
         (void)snprintf(lock->why, sizeof lock->why, "%s", event->why);
     }
-    tell("waiting %s", lock->why);
+    tell("waiting%s%s", behind ? " " : ": ", lock->why);
 }
 
 static size_t index_of(const struct lock *lock, const snib_lease *lease)
@@ -236,7 +237,8 @@ static void notice(struct lock *lock)
 {
     if (until_notice_ms(lock) == 0) {
         lock->noticed = true;
-        say("waiting%s%s", lock->why[0] ? " " : " for an answer", lock->why);
+        bool behind = strncmp(lock->why, "behind ", strlen("behind ")) == 0;
+        say("waiting%s%s", !lock->why[0] ? " for an answer" : behind ? " " : ": ", lock->why);
     }
 }
 

@@ -55,11 +55,27 @@ static int unknown(const char *name)
     for (size_t i = 0; i < COMMANDS; i++) {
         names[i] = commands[i].name;
     }
+    if (name[0] == '-') {
+        return fail(STATUS_USAGE, "'%s' goes behind the command: snib run %s ...; see snib --help",
+                    name, name);
+    }
     const char *meant = guess(name, names);
     if (meant) {
         return fail(STATUS_USAGE, "no command '%s'; did you mean '%s'?", name, meant);
     }
     return fail(STATUS_USAGE, "no command '%s'; see snib --help", name);
+}
+
+static int help_of(char *name)
+{
+    static char option[] = "--help";
+    char *arguments[] = {name, option, NULL};
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            return commands[i].run(2, arguments);
+        }
+    }
+    return unknown(name);
 }
 
 static void fill_standard_descriptors(void)
@@ -83,6 +99,9 @@ int main(int argc, char *argv[])
         if (strcmp(name, commands[i].name) == 0) {
             return commands[i].run(argc - 1, argv + 1);
         }
+    }
+    if (strcmp(name, "help") == 0 && argc > 2) {
+        return help_of(argv[2]);
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         return help();

@@ -313,6 +313,11 @@ static int read_command(struct options *o, char *rest[])
         o->command = o->shell;
         return 0;
     }
+    if (rest[0][0] == '-' && strcmp(rest[0], "--") != 0) {
+        return fail(STATUS_USAGE,
+                    "'%s' stands behind the name; options come before it: snib run %s %s", rest[0],
+                    rest[0], name);
+    }
     o->command = strcmp(rest[0], "--") == 0 ? rest + 1 : rest;
     return 0;
 }

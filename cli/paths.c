@@ -12,7 +12,9 @@
 #include "say.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static void shorten(char *path)
 {
@@ -33,6 +35,18 @@ static void shorten(char *path)
     *out = '\0';
 }
 
+/* flock(1) would lock the file. Here it is a name, and whoever meant the file must hear of it. */
+static void warn_of_file(const char *name)
+{
+    struct stat about;
+    char *path = name[0] == '/' ? NULL : realpath(name, NULL);
+    if (path && stat(path, &about) == 0 && S_ISREG(about.st_mode)) {
+        say("'%s' is the name of a lock, not the file that is here; to lock the file: %s", name,
+            path);
+    }
+    free(path);
+}
+
 int paths_settle(struct options *o, const char *url)
 {
     if (strncmp(url, "file:", strlen("file:")) != 0) {
@@ -41,6 +55,8 @@ int paths_settle(struct options *o, const char *url)
     for (size_t i = 0; i < o->name_count; i++) {
         if (o->names[i][0] == '/') {
             shorten((char *)(uintptr_t)o->names[i]); /* an argument of main */
+        } else {
+            warn_of_file(o->names[i]);
         }
         for (size_t j = 0; j < i; j++) {
             if (strcmp(o->names[i], o->names[j]) == 0) {

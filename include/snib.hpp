@@ -801,11 +801,20 @@ struct snib {
             return look(snib_list, prefix);
         }
 
-        /* Take a lock away from the holder with that token: see snib_break. */
+        /* Ask the holder with that token to give a lock up: see snib_break. */
         void break_lock(const std::string &name, std::uint64_t token)
         {
             snib_error why;
             if (snib_break(raw_, checked(name), token, &why) < 0) {
+                throw snib::error(why);
+            }
+        }
+
+        /* Take it away now, whatever its holder believes: see snib_seize. */
+        void seize_lock(const std::string &name, std::uint64_t token)
+        {
+            snib_error why;
+            if (snib_seize(raw_, checked(name), token, &why) < 0) {
                 throw snib::error(why);
             }
         }

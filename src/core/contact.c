@@ -53,7 +53,9 @@ void snib__contact_judge(snib *client, const struct snib__result *result)
 int snib__contact_fail(const snib *client, const char *name, snib_error *err)
 {
     const struct snib__contact *c = &client->contact;
-    return snib__fail(err, SNIB_EUNREACH, 0, "%s: lock '%s': no answer%s%s",
-                      client->session.engine->scheme, name, c->why[0] ? ": " : " of the server",
-                      c->why);
+    return snib__fail(
+        err, SNIB_EUNREACH, 0,
+        "%s: lock '%s': no answer from %.120s within %.1f s%s%s; is it the right server?",
+        client->session.engine->scheme, name, client->shown_url, (double)c->limit_ms / 1000,
+        c->why[0] ? ": " : "", c->why);
 }

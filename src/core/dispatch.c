@@ -76,6 +76,7 @@ void snib__news_init(struct snib__news *news, const void *about, snib_event_fn *
 {
     snib__call_init(&news->call, about, run_event);
     news->fn = fn;
+    news->why[0] = '\0';
     news->arg = arg;
 }
 

@@ -147,8 +147,25 @@ static bool module_of(char *out, size_t size, const char *scheme)
 
 /* ---- Finding one ------------------------------------------------------------------------ */
 
+/* Schemes that people try, and what to do instead as long as they are not there. */
+static const char *const not_yet[][2] = {
+    {"rediss", "TLS to Redis is not there yet: use a tunnel, or unix:///SOCKET"},
+    {"redis+sentinel", "Redis Sentinel is not there yet: name the master itself, redis://HOST"},
+    {"redis+cluster", "Redis Cluster is not there yet"},
+    {"redlock", "Redlock is not there yet"},
+    {"zookeeper", "ZooKeeper is not there yet"},
+    {"etcd", "etcd is not there yet"},
+    {"mysql", "MySQL is not there yet"},
+    {"postgres", "PostgreSQL is not there yet"},
+};
+
 static int unknown(const char *scheme, snib_error *err)
 {
+    for (size_t i = 0; i < sizeof not_yet / sizeof not_yet[0]; i++) {
+        if (strcmp(not_yet[i][0], scheme) == 0) {
+            return snib__fail(err, SNIB_ENOTSUP, 0, "%s: %s", scheme, not_yet[i][1]);
+        }
+    }
     char known[256] = "";
     const char *nearest = NULL;
     size_t distance = 3;

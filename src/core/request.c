@@ -133,9 +133,10 @@ void snib__request_silence(struct snib__request *r, const char *reason)
     char why[160];
     r->rival.known = false;
     note_waiting(r);
-    snprintf(why, sizeof why, "no answer%s%s; trying again", reason ? ": " : "",
-             reason ? reason : " of the engine");
-    tell_waiting(r, why);
+    snprintf(why, sizeof why, "%s; trying again", reason ? reason : "no answer of the engine");
+    if (r->options.on_event && strcmp(r->news.why, why) != 0) { /* once, not each time */
+        tell_waiting(r, why);
+    }
 }
 
 void snib__request_news(struct snib__request *r, const struct snib__result *result)

@@ -518,7 +518,7 @@ TEST(break_spares_whom_it_was_not_meant_for)
         holder_holds((struct holder){.name = "report", .label = "x", .listens = true});
     said = capture("break", "--yes", "--token", number(atomic_load(&h->token) - 1), "report");
     CHECK_INT(said->status, ==, 1);
-    says(said->err, "holds no longer");
+    says(said->err, "does not hold it");
     CHECK_INT(capture("status", "report")->status, ==, 0);
     json_of(NULL);
     holder_end(h);

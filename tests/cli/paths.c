@@ -4,6 +4,9 @@
 #include "capture.h"
 #include "stage.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <stdio.h>
 #include <string.h>
 
@@ -41,4 +44,20 @@ TEST(safety_59_a_run_inside_a_run_sees_the_same_path_in_another_spelling)
         CHECK_INT(said->status, ==, 64);
         CHECK(strstr(said->err, "around this one"));
     }
+}
+
+TEST(a_name_that_is_also_a_file_here_is_warned_of_with_the_path_to_use)
+{
+    char path[300];
+    stage_file();
+    CHECK(chdir(check_tmpdir()) == 0);
+    snprintf(path, sizeof path, "%s/job.lock", check_tmpdir());
+    int fd = open("job.lock", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    CHECK(fd >= 0);
+    close(fd);
+    const struct capture *said = capture("run", "job.lock", "--", "true");
+    CHECK_INT(said->status, ==, 0);
+    CHECK(strstr(said->err, path) != NULL);
+    CHECK_STR(capture("run", path, "--", "true")->err, "");
+    CHECK_STR(capture("run", "no-such-file", "--", "true")->err, "");
 }

@@ -200,3 +200,37 @@ TEST(help_fits_a_screen)
     CHECK_STR(capture("run", "-V")->out, wanted);
     free(wanted);
 }
+
+TEST(options_in_the_wrong_place_are_told_where_they_go)
+{
+    stage_file();
+    const struct capture *said = capture("run", "x", "-n", "true");
+    CHECK_INT(said->status, ==, 64);
+    check_one_line(said->err);
+    CHECK(strstr(said->err, "before it: snib run -n x") != NULL);
+    said = capture("-n", "run", "x", "true");
+    CHECK_INT(said->status, ==, 64);
+    check_one_line(said->err);
+    CHECK(strstr(said->err, "behind the command") != NULL);
+}
+
+TEST(help_of_a_command_is_that_commands_help)
+{
+    const struct capture *said = capture("help", "status");
+    CHECK_INT(said->status, ==, 0);
+    CHECK(strstr(said->out, "usage: snib status") != NULL);
+    CHECK_INT(capture("help", "stauts")->status, ==, 64);
+}
+
+TEST(schemes_that_are_not_there_yet_say_what_to_do)
+{
+    const struct capture *said = capture("status", "-U", "rediss://h", "x");
+    CHECK_INT(said->status, ==, 69);
+    CHECK(strstr(said->err, "TLS") != NULL);
+    said = capture("status", "-U", "redsi://h", "x");
+    CHECK_INT(said->status, ==, 64);
+    CHECK(strstr(said->err, "did you mean 'redis:'?") != NULL);
+    said = capture("run", "--ttl", "5m", "x", "--", "true");
+    CHECK_INT(said->status, ==, 64);
+    CHECK(strstr(said->err, "max-lease=") != NULL);
+}

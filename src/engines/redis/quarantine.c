@@ -107,7 +107,7 @@ void snib__quarantine_note(struct snib__quarantine *q, const struct snib__quaran
 void snib__quarantine_text(char *out, size_t size, const char *where, int64_t left_ms)
 {
     snprintf(out, size,
-             "%s: quarantine for another %.1f s: this server was restarted and may have lost locks "
-             "that are still held; quarantine=no if it keeps its data",
+             "%s: quarantine for another %.1f s: it was restarted and may have lost locks; "
+             "quarantine=no if it keeps its data",
              where, (double)left_ms / 1000);
 }
