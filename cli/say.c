@@ -15,6 +15,7 @@
 #include "say.h"
 
 #include "clock.h"
+#include "utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -82,9 +83,10 @@ static void put(int wait_ms, const char *format, va_list args)
         return;
     }
     size_t end = used + (size_t)n < sizeof line - 2 ? used + (size_t)n : sizeof line - 2;
-    for (size_t i = used; i < end; i++) {
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f) {
-            line[i] = '?';
+    line[end] = '\0';
+    for (size_t size, i = used; i < end; i += size) { /* what a terminal would obey */
+        if (utf8_is_unsafe(utf8_next(line + i, &size))) {
+            memset(line + i, '?', size);
         }
     }
     line[end++] = '\n';

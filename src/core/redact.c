@@ -5,7 +5,7 @@
  * The redactor must be safe on what the parser refuses, because such text is what goes into error
  * messages. So it does not parse. It hides from the first ':' behind the scheme up to the last
  * '@' of the whole text, because a password may hold '@', '/', '?' and '#' that somebody forgot to
- * encode; without such an '@' it hides a port that is not a number, and all behind it; and it
+ * encode; a port that is not a number, and all behind it, may be the rest of one; and it
  * hides the values of query keys that end like "password". This hides more than a parser would,
  * so the parser refuses every URL about which the two disagree: a URL that is accepted is shown
  * exact but for its secrets, and a mistyped one does not send half a password to a name server.
@@ -97,7 +97,9 @@ struct snib__span snib__url_secret(const char *text)
     const char *body = body_of(text);
     const char *colon = behind_colon(body != NULL ? body : text);
     if (at != NULL && colon != NULL && colon <= at) {
-        return (struct snib__span){colon, at};
+        /* The password may go on behind an '@' of its own: `:p@q:REST`. */
+        bool odd = first_odd_port(at + 1, at + 1 + strcspn(at + 1, "/?#")) != NULL;
+        return (struct snib__span){colon, odd ? end : at};
     }
     if (body == NULL) { /* anything may be anything */
         return at != NULL ? (struct snib__span){text, end} : (struct snib__span){colon, end};

@@ -234,3 +234,13 @@ TEST(schemes_that_are_not_there_yet_say_what_to_do)
     CHECK_INT(said->status, ==, 64);
     CHECK(strstr(said->err, "max-lease=") != NULL);
 }
+
+TEST(what_a_terminal_would_obey_is_not_said)
+{
+    const struct capture *said = capture("a\xc2\x9b"
+                                         "b\x9b"
+                                         "c\x1b[1m");
+    CHECK_INT(said->status, ==, 64);
+    check_one_line(said->err);
+    CHECK(strchr(said->err, '\x9b') == NULL && strchr(said->err, '\x1b') == NULL);
+}

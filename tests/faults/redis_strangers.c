@@ -5,6 +5,10 @@
 #include "redis_fake.h"
 #include "redis_world.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 static struct fake fake;
 
 static int64_t since_ms(int64_t start_ns)
@@ -44,6 +48,36 @@ TEST(a_server_that_speaks_http_is_told_at_once)
         CHECK_INT(since_ms(start), <, check_ms(2000));
         snib_close(client);
     }
+}
+
+/* A byte now and then that never becomes an answer. */
+static void drip(void *arg)
+{
+    int listener = *(int *)arg;
+    for (;;) {
+        int fd = accept(listener, NULL, NULL);
+        for (int i = 0; fd >= 0 && i < 200 && send(fd, i ? "x" : "+", 1, MSG_NOSIGNAL) == 1; i++) {
+            check_sleep_ms(50);
+        }
+        close(fd);
+    }
+}
+
+TEST(a_server_that_drips_and_never_answers_is_left_in_time)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 8) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
+    pid_t pid = check_spawn(drip, &listener);
+    snib *client = client_of(url_of(ntohs(address.sin_port), "timeout=200ms"));
+    snib_error error = {0};
+    int64_t start = check_now_ns();
+    CHECK_INT(snib_inspect(client, "report", count_seen, &(int){0}, &error), <, 0);
+    CHECK_INT(since_ms(start), <, check_ms(6000));
+    snib_close(client);
+    check_kill(pid);
 }
 
 /* ---- Other versions --------------------------------------------------------------------- */

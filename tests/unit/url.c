@@ -402,6 +402,7 @@ TEST(a_password_is_shown_as_stars)
 {
     SHOWN("redis://bob:hunter2@host:6379/0?ttl=30s", "redis://bob:***@host:6379/0?ttl=30s");
     SHOWN("redis://:hunter2@host", "redis://:***@host");
+    SHOWN("redis://:hun@ter:2x?x=", "redis://:***"); /* with an '@' of its own */
     SHOWN("redis://bob:@host", "redis://bob:@host");
     SHOWN("unix://:pw@/run/redis.sock", "unix://:***@/run/redis.sock");
 }

@@ -29,7 +29,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define STALE_NS (50 * SNIB__MS)  /* idle for longer: test it before use */
+#define DRIPS_MOST 4             /* time-outs that one answer may take, however busily it arrives */
+#define STALE_NS (50 * SNIB__MS) /* idle for longer: test it before use */
 #define REDIAL_NS (20 * SNIB__MS) /* a Unix socket whose queue is full */
 #define RING_FIRST 16
 #define GATE_OPEN UINT64_MAX
@@ -417,12 +418,14 @@ void snib__connection_step(struct snib__connection *c, short revents)
     }
 }
 
-/* When silence ends the connection. */
+/* When silence, or what is no better, ends the connection. */
 static int64_t silent_ns(const struct snib__connection *c)
 {
     int64_t from = at(c, 0)->sent.boot_ns;
+    int64_t timeout_ns = c->address->timeout_ms * SNIB__MS;
+    int64_t latest_ns = from + DRIPS_MOST * timeout_ns; /* bytes that never become an answer */
     from = from > c->heard_ns ? from : c->heard_ns;
-    return from + c->address->timeout_ms * SNIB__MS;
+    return from + timeout_ns < latest_ns ? from + timeout_ns : latest_ns;
 }
 
 static int64_t dialled_by_ns(const struct snib__connection *c)
