@@ -97,14 +97,15 @@ static void add_descriptor(struct parcel *p, int fd)
  * close-on-exec, or it would have been closed. */
 static bool may_carry_a_lock(const struct guardian *g, int fd)
 {
-    struct stat kind;
+    struct statx kind;
     if (fd == g->signals->fd || fd == g->guardian_fd || fd == g->nudge_fd ||
         fd == g->deposit_fds[1]) {
         return false;
     }
     int flags = fcntl(fd, F_GETFD);
-    return flags >= 0 && flags & FD_CLOEXEC && fstat(fd, &kind) == 0 &&
-           (S_ISREG(kind.st_mode) || S_ISSOCK(kind.st_mode));
+    return flags >= 0 && flags & FD_CLOEXEC &&
+           statx(fd, "", AT_EMPTY_PATH, STATX_TYPE, &kind) == 0 &&
+           (S_ISREG(kind.stx_mode) || S_ISSOCK(kind.stx_mode));
 }
 
 /*

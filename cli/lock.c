@@ -169,7 +169,9 @@ void lock_hear(struct lock *lock)
     for (size_t i = 0; i < lock->options->name_count && !lock->lost; i++) {
         if (snib_state(lock->leases[i]) == SNIB_LOST) {
             (void)snib_dispatch(lock->client, 0); /* its reason, if we are to be told */
-            note_loss(lock, lock->leases[i], "it was taken away");
+            char why[160];
+            bool known = snib_reason(lock->leases[i], why, sizeof why) == SNIB_OK && why[0];
+            note_loss(lock, lock->leases[i], known ? why : "it was taken away");
         }
     }
     if (!lock->lost) {

@@ -287,6 +287,9 @@ enum snib_state {
 
 int snib_state(const snib_lease *lease);
 
+/* Why it is LOST: "broken by web3:4711"; cut to `size`, "" while it is not. ESTATE. */
+int snib_reason(const snib_lease *lease, char *out, size_t size);
+
 /* The fencing number: larger than that of every earlier exclusive grant of this name. Shared
  * holders have that of the last exclusive grant. Pass it on to what the lock protects. */
 uint64_t snib_token(const snib_lease *lease);

@@ -333,9 +333,6 @@ static void let_go(snib *client)
     snib__close_check(client);
     if (!waiter.ready && !client->manual) {
         int64_t bound_ns = (client->session.timeout_ms + 500) * SNIB__MS;
-        if (!client->contact.made && client->session.undoing == 0) { /* nobody there to wait for */
-            bound_ns = 200 * SNIB__MS;
-        }
         if (snib__timers_join(&client->timers)) {
             client->close_timer.fire = on_close_timeout;
             snib__timer_set(&client->timers, &client->close_timer,

@@ -8,6 +8,7 @@
 #include "core/validity.h"
 
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/eventfd.h>
 
 /* The handle's client, entered, with the clock looked at; NULL in another process. */
@@ -53,6 +54,23 @@ int64_t snib_ttl_ms(const snib_lease *lease)
     int64_t ttl_ms = lease->hold->lease_ns / SNIB__MS;
     snib__leave(client);
     return ttl_ms;
+}
+
+int snib_reason(const snib_lease *lease, char *out, size_t size)
+{
+    if (!lease || !out || size == 0) {
+        return SNIB_EINVAL;
+    }
+    out[0] = '\0';
+    snib *client = enter(lease);
+    if (!client) {
+        return SNIB_ESTATE;
+    }
+    if (lease->hold->lost && lease->hold->note) {
+        strncat(out, lease->hold->note, size - 1);
+    }
+    snib__leave(client);
+    return SNIB_OK;
 }
 
 uint64_t snib_token(const snib_lease *lease)

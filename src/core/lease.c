@@ -93,6 +93,8 @@ void snib__lease_lose(struct snib__hold *h, const char *why)
 {
     snib__renewal_unwant(h);
     snib__hold_move(h, SNIB__STAGE_LOST);
+    free(h->note);
+    h->note = strdup(why); /* for snib_reason */
     h->client->stats.lost++;
     snib__timer_clear(&h->client->timers, &h->timer);
     tell_all(h, why);

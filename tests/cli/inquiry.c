@@ -534,13 +534,15 @@ static bool breaks(void *arg)
 TEST(break_makes_snib_run_stop_its_command)
 {
     char name[] = "report";
+    char path[300], said[400] = "";
     struct wait nobody = {.name = name, .waiters = 0};
     prepare();
+    snprintf(path, sizeof path, "%s/said", check_tmpdir());
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        int quiet = open("/dev/null", O_WRONLY | O_CLOEXEC);
-        dup2(quiet, STDERR_FILENO);
+        int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        dup2(file, STDERR_FILENO);
         execl(CAPTURE_SNIB, "snib", "run", name, "sleep", "60", (char *)NULL);
         _exit(127);
     }
@@ -550,6 +552,10 @@ TEST(break_makes_snib_run_stop_its_command)
     int status = check_wait(pid, PATIENCE_MS);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 79);
     CHECK_INT(capture("status", name)->status, ==, 1);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(read(fd, said, sizeof said - 1) > 0);
+    close(fd);
+    says(said, " by "); /* whoever broke it */
     json_of(NULL);
 }
 

@@ -133,8 +133,10 @@ static int create(struct directory *d, struct failure *why)
         if (sys == EEXIST) {
             return 0;
         }
-        return snib__file_fail(why, snib__file_failure_code(sys), sys, "cannot create %.200s: %s",
-                               d->path, strerror(sys));
+        return snib__file_fail(
+            why, snib__file_failure_code(sys), sys,
+            "cannot create %.200s: %s; name another directory: file:///DIRECTORY", d->path,
+            strerror(sys));
     }
     if (!d->grouped) {
         return 0;

@@ -222,8 +222,9 @@ static int cannot_open(const struct directory *d, const char *name, struct failu
         return snib__file_fail(why, SNIB_EUNSAFE, sys, "%.100s/%.200s is a symbolic link", d->path,
                                name);
     }
-    return snib__file_fail(why, snib__file_failure_code(sys), sys, "cannot open %.100s/%.180s: %s",
-                           d->path, name, strerror(sys));
+    return snib__file_fail(why, snib__file_failure_code(sys), sys,
+                           "cannot open %.100s/%.180s: %s%s", d->path, name, strerror(sys),
+                           sys == EACCES ? "; for locks of several users: ?group=GROUP" : "");
 }
 
 int snib__file_lockfile_open(struct cache *cache, const char *name, int flags, struct failure *why)
