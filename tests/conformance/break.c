@@ -60,6 +60,7 @@ TEST_WHEN(a_broken_lock_goes_to_the_next_in_line, with_break)
     struct actor *actors = actors_new(2);
     actor_prepare(&actors[0], "report", "holder");
     actor_prepare(&actors[1], "report", "next");
+    actors[0].url = place_with(SHORT_TTL); /* it does not let go before its lease is over */
     actor_spawn(&actors[0]);
     actor_spawn(&actors[1]);
     actor_go_and_hold(&actors[0]);

@@ -10,9 +10,11 @@
  */
 #include "conformance.h"
 #include "server.h"
+#include "server_zookeeper.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 struct engine_row {
@@ -37,9 +39,20 @@ static void make_redis_place(char *url, size_t size)
     snprintf(url, size, "redis://127.0.0.1:%d?quarantine=no", redis.port);
 }
 
+/* One server for all cases, a path of its own for each. */
+static void make_zookeeper_place(char *url, size_t size)
+{
+    char address[64];
+    unsigned long long path;
+    server_zookeeper_address(address, sizeof address);
+    CHECK(getrandom(&path, sizeof path, 0) == sizeof path);
+    snprintf(url, size, "zookeeper://%s/snib/%016llx", address, path);
+}
+
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
     {.name = "redis", .scheme = "redis", .make_place = make_redis_place},
+    {.name = "zookeeper", .scheme = "zookeeper", .make_place = make_zookeeper_place},
 };
 
 static const struct engine_row *row_under_test(void)
