@@ -52,7 +52,13 @@ static void make_zookeeper_place(char *url, size_t size)
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
     {.name = "redis", .scheme = "redis", .make_place = make_redis_place},
-    {.name = "zookeeper", .scheme = "zookeeper", .make_place = make_zookeeper_place},
+    {.name = "zookeeper",
+     .scheme = "zookeeper",
+     .lacks = SNIB_TRAIT_SURVIVES_SERVER_LOSS, /* one server */
+     .make_place = make_zookeeper_place},
+    {.name = "zookeeper-ensemble", /* wants tests/with-zookeeper --ensemble */
+     .scheme = "zookeeper",
+     .make_place = make_zookeeper_place},
 };
 
 static const struct engine_row *row_under_test(void)
