@@ -3,9 +3,9 @@
 #define SNIB_BASE_DESCRIPTOR_H
 
 /*
- * For descriptors that must not be 0, 1 or 2: 0 means "not made" in the core, and a program that has
- * closed one of these, and prints to it all the same, must not print into one of ours. The core uses
- * it for all of its own; engines and net/ do not yet.
+ * For descriptors that must not be 0, 1 or 2: 0 means "not made" in the core, and a program that
+ * has closed one of these, and prints to it all the same, must not print into one of ours. The core
+ * uses it for all of its own; engines and net/ do not yet.
  */
 
 #include <errno.h>
