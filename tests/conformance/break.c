@@ -105,10 +105,16 @@ TEST_WHEN(a_holder_that_does_not_listen_keeps_it_and_is_named, without_break)
 
 /* ---- Asked ------------------------------------------------------------------------------ */
 
-enum { LINGER_MS = 300 };
+static bool with_long_leases(void)
+{
+    return with_break() && (engine_traits() & SNIB_TRAIT_TTL_PER_LOCK) != 0;
+}
+
+enum { LINGER_MS = 300, SETTLE_MS = 1500 };
 
 struct polite {
     struct actor *actor;
+    const char *url;  /* NULL: a lease that is renewed often */
     atomic_bool gone; /* about to release */
     char why[160];
 };
@@ -133,7 +139,7 @@ static void give_up_when_asked(void *arg)
 {
     struct polite *polite = arg;
     struct actor *self = polite->actor;
-    snib *client = soon_told();
+    snib *client = polite->url ? client_at(polite->url) : soon_told();
     snib_lease *lease = take(client, "report", &self->options);
     atomic_store(&self->token, snib_token(lease));
     if (self->options.on_event == NULL) {
@@ -152,10 +158,11 @@ static void give_up_when_asked(void *arg)
     snib_close(client);
 }
 
-static void ask_to_give_up(bool by_event)
+static void ask_to_give_up(const char *url, bool by_event)
 {
     struct polite *polite = check_shared(sizeof *polite);
     polite->actor = actors_new(1);
+    polite->url = url;
     struct actor *holder = polite->actor;
     snib_error error = {0};
     actor_prepare(holder, "report", "polite");
@@ -183,12 +190,40 @@ static void ask_to_give_up(bool by_event)
 
 TEST(a_holder_that_listens_by_event_is_asked_and_gives_up)
 {
-    ask_to_give_up(true);
+    ask_to_give_up(NULL, true);
 }
 
 TEST(a_holder_that_listens_by_descriptor_is_asked_and_gives_up)
 {
-    ask_to_give_up(false);
+    ask_to_give_up(NULL, false);
+}
+
+/* Its next renewal would come later than anybody's patience ends. */
+TEST_WHEN(a_holder_that_listens_is_asked_at_once, with_long_leases)
+{
+    ask_to_give_up(place_with("ttl=60s"), true);
+}
+
+TEST_WHEN(a_holder_learns_at_once_who_took_its_lock_away, with_long_leases)
+{
+    struct polite *polite = check_shared(sizeof *polite);
+    polite->actor = actors_new(1);
+    polite->url = place_with("ttl=60s");
+    struct actor *holder = polite->actor;
+    snib_error error = {0};
+    char us[32];
+    actor_prepare(holder, "report", "polite");
+    holder->options.on_event = note_why;
+    holder->options.arg = polite;
+    pid_t pid = check_spawn(give_up_when_asked, polite);
+    actor_await(holder, &holder->settled);
+    check_sleep_ms(SETTLE_MS);
+    snib *client = client_here();
+    CHECK_OK(snib_seize(client, "report", atomic_load(&holder->token), &error), error.message);
+    check_join(pid, PATIENCE_MS);
+    snprintf(us, sizeof us, ":%d", (int)getpid());
+    CHECK(strstr(polite->why, us) != NULL);
+    snib_close(client);
 }
 
 TEST(who_waits_has_a_broken_lock_only_when_its_holder_has_gone)

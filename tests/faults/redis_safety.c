@@ -16,7 +16,7 @@
  * - 30: a_shorter_lease_does_not_cut_a_longer_one
  * - 32: a_clock_set_back_does_not_keep_a_dead_holder_alive
  * - 34: safety_34_...
- * - 36: a_forged_grant_is_not_believed
+ * - 36: a_forged_grant_is_not_believed; redis_breaks.c
  * - 39: redis_greeting.c
  *
  * 27, 31, 33 and 35 are about replicas and clusters, which this engine does not use.

@@ -6,6 +6,7 @@
 
 #include "engines/redis/asks.h"
 #include "engines/redis/bid.h"
+#include "engines/redis/breaks.h"
 #include "engines/redis/debts.h"
 
 #include <stdio.h>
@@ -91,6 +92,7 @@ static void on_held(struct snib__redis *r, struct snib__bid *b, const struct sni
         .since = call->sent,
         .lease_ms = ttl_ms,
     };
+    snib__breaks_listen(r, b);
     /* "Yours already": what is left of a lease that began earlier. */
     if (a->left_ms < ttl_ms) {
         int64_t gone_ns = (ttl_ms - a->left_ms) * SNIB__MS;
@@ -269,6 +271,7 @@ void snib__attempts_granted(struct snib__redis *r, struct snib__bid *b,
     snib__redis_line_leave(r, b);
     b->phase = SNIB__BID_HELD;
     b->sent = true;
+    snib__breaks_listen(r, b);
     struct snib__result held = {
         .status = SNIB__HELD,
         .token = grant->token,

@@ -90,6 +90,11 @@ struct snib__bid *snib__bid_find(const struct snib__redis *r, const char *id)
 
 /* ---- The line --------------------------------------------------------------------------- */
 
+void snib__redis_await(struct snib__redis *r)
+{
+    snib__node_await(&r->node, r->line.count > 0 || r->breaks.open);
+}
+
 void snib__redis_line_join(struct snib__redis *r, struct snib__bid *b, int64_t after_ms)
 {
     struct snib__redis_line *line = &r->line;
@@ -98,7 +103,7 @@ void snib__redis_line_join(struct snib__redis *r, struct snib__bid *b, int64_t a
         snib__list_append(&line->bids, &b->in_line);
         b->waits = true;
         if (line->count++ == 0) {
-            snib__node_await(&r->node, true);
+            snib__redis_await(r);
         }
     }
     if (b->recheck_ns < line->tick_ns) {
@@ -115,7 +120,7 @@ void snib__redis_line_leave(struct snib__redis *r, struct snib__bid *b)
     b->waits = false;
     if (--r->line.count == 0) {
         r->line.tick_ns = SNIB__NEVER;
-        snib__node_await(&r->node, false);
+        snib__redis_await(r);
     }
 }
 

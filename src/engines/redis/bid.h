@@ -18,4 +18,7 @@ void snib__redis_line_join(struct snib__redis *, struct snib__bid *, int64_t aft
 void snib__redis_line_leave(struct snib__redis *, struct snib__bid *);
 void snib__redis_line_hurry(struct snib__redis *);
 
+/* Whether the inbox is wanted may have changed. */
+void snib__redis_await(struct snib__redis *);
+
 #endif

@@ -28,6 +28,7 @@
 #include "engines/redis/asks.h"
 #include "engines/redis/attempts.h"
 #include "engines/redis/bid.h"
+#include "engines/redis/breaks.h"
 #include "engines/redis/debts.h"
 
 #include <stdio.h>
@@ -41,6 +42,10 @@ static void answer(struct snib__bid *b, enum snib__verb verb, const struct snib_
 static void answer_unknown(struct snib__bid *b, const char *why)
 {
     struct snib__result unknown = {.status = SNIB__UNKNOWN, .reason = why};
+    if (b->by_itself) {
+        b->by_itself = false; /* nobody has asked */
+        return;
+    }
     answer(b, SNIB__RENEW, &unknown);
 }
 
@@ -87,7 +92,10 @@ void snib__claims_renew(struct snib__claim *const claims[], size_t n)
     bool idle = snib__node_idle(&r->node);
     for (size_t i = 0; i < n; i++) {
         struct snib__bid *b = claims[i]->state;
-        if (b->renewing) { /* the one before is overdue: a server that is behind is not helped */
+        if (b->renewing && b->by_itself) {
+            b->by_itself = false; /* it is being asked already */
+        } else if (b->renewing) { /* the one before is overdue: a server that is behind is not
+                                     helped */
             answer_unknown(b, "no answer in time");
         } else if (!snib__ask_renew(r, b, NULL)) {
             answer_unknown(b, "out of memory");
@@ -103,6 +111,7 @@ void snib__claims_release(struct snib__claim *claim)
     bool idle = snib__node_idle(&r->node);
     b->claim = claim; /* an adopted one was never attempted here */
     snib__redis_line_leave(r, b);
+    snib__breaks_unlisten(r, b);
     b->was_held = b->phase == SNIB__BID_HELD || claim->adopted;
     b->phase = SNIB__BID_RELEASING;
     if (!b->sent && b->under_way == 0 && !claim->adopted) {
@@ -116,23 +125,35 @@ void snib__claims_release(struct snib__claim *claim)
 
 /* ---- Answers to a renewal and a release ------------------------------------------------- */
 
+static void on_renew_lost(struct snib__redis *r, struct snib__bid *b,
+                          const struct snib__layout_answer *a)
+{
+    char why[160] = "the server no longer has it";
+    if (a->word == SNIB__ANSWER_BROKEN) { /* it stays there until we release it */
+        snprintf(why, sizeof why, "broken by %.120s", a->holder);
+    } else if (b->broken) {
+        snprintf(why, sizeof why, "taken away by %.120s", r->breaks.who);
+    }
+    struct snib__result lost = {.status = SNIB__LOST, .reason = why};
+    answer(b, SNIB__RENEW, &lost);
+}
+
 static void on_renew(struct snib__redis *r, struct snib__bid *b,
                      const struct snib__redis_call *call, const struct snib__layout_answer *a)
 {
     struct snib__server_clock *clock = &r->node.clock;
     char jumped[80];
+    b->by_itself = false;
     if (b->phase == SNIB__BID_RELEASING) {
         return;
     }
     if (a->word != SNIB__ANSWER_HELD) {
-        char broken[160];
-        struct snib__result lost = {.status = SNIB__LOST, .reason = "the server no longer has it"};
-        if (a->word == SNIB__ANSWER_BROKEN) { /* it stays there until we release it */
-            snprintf(broken, sizeof broken, "broken by %.120s", a->holder);
-            lost.reason = broken;
-        }
-        answer(b, SNIB__RENEW, &lost);
+        on_renew_lost(r, b, a);
         return;
+    }
+    snib__breaks_listen(r, b);
+    if (b->doubts) {
+        snib__breaks_ask(r, b);
     }
     struct snib__result held = {
         .status = SNIB__HELD,

@@ -9,7 +9,8 @@
  *
  *   engine.c                                          the slots, the loop
  *   handover.c    queries.c    examine.c findings.c   who waits; who asks; how is it
- *   claims.c  attempts.c  asks.c  debts.c  bid.c      attempt, renew, release
+ *   claims.c  attempts.c  breaks.c                    attempt, renew, release; who broke it
+ *   asks.c    debts.c      bid.c
  *   layout.c      native*.c    scripts/               what is in the keys
  *   node.c                                            one server
  *   inbox.c       greeting.c   quarantine.c ...       its parts: see node.h
@@ -18,6 +19,7 @@
  * Nothing here blocks. The server is first contacted by the first attempt.
  */
 #include "engines/redis/bid.h"
+#include "engines/redis/breaks.h"
 #include "engines/redis/claims.h"
 #include "engines/redis/debts.h"
 #include "engines/redis/examine.h"
@@ -117,8 +119,14 @@ static void on_message(struct snib__node *node, const char *text)
     snib__handover_message(node->owner, text);
 }
 
+static void on_broken(struct snib__node *node, const char *text)
+{
+    snib__breaks_message(node->owner, text);
+}
+
 static void on_inbox_ready(struct snib__node *node)
 {
+    snib__breaks_ready(node->owner);
     snib__handover_ready(node->owner);
     snib__examine_inbox(node->owner);
 }
@@ -134,6 +142,7 @@ static const struct snib__node_upcalls node_upcalls = {
     .lost = on_lost,
     .down = on_down,
     .message = on_message,
+    .broken = on_broken,
     .inbox_ready = on_inbox_ready,
     .inbox_failed = on_inbox_failed,
 };
@@ -147,6 +156,7 @@ static int open_session(struct snib__session *session, snib_error *err)
     r->layout = &snib__layouts[SNIB__LAYOUT_NATIVE];
     r->line.tick_ns = SNIB__NEVER;
     snib__list_init(&r->line.bids);
+    snib__list_init(&r->breaks.bids);
     snib__list_init(&r->debts);
     snib__list_init(&r->searches);
     snib__list_init(&r->examinations);
@@ -189,6 +199,7 @@ static int64_t keep_time(struct snib__redis *r, int64_t now_ns)
     snib__handover_keep_time(r, now_ns);
     int64_t next_ns = snib__debts_keep_time(r, now_ns, snib__claims_settled);
     next_ns = least(next_ns, snib__queries_keep_time(r, now_ns));
+    next_ns = least(next_ns, snib__breaks_keep_time(r, now_ns));
     next_ns = least(next_ns, snib__node_keep_time(&r->node, now_ns));
     r->session->reconnects = r->node.greetings > 1 ? r->node.greetings - 1 : 0;
     return snib__node_ready(&r->node) ? 0 : least(next_ns, r->line.tick_ns);

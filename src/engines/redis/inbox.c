@@ -2,6 +2,8 @@
 /*
  * The inbox: one subscription, where grants are delivered.
  *
+ * A second channel, which all inboxes of a prefix share, tells who broke which lock (breaks.c).
+ *
  * Opened when the first claim has to wait, on a connection of its own; its channel has a random
  * name that is new with each connection, so that a count of its subscribers answers "is this very
  * connection still there?". Nobody stands in line before the server has confirmed the
@@ -36,8 +38,9 @@ static void greet(struct snib__connection *c)
     for (size_t i = 0; i < sizeof random; i++) {
         n += snprintf(inbox->name + n, sizeof inbox->name - (size_t)n, "%02x", random[i]);
     }
+    snprintf(inbox->broken, sizeof inbox->broken, "%.100s:broken", inbox->prefix);
     snib__greeting_send(&inbox->greeting, c, inbox->credentials, SNIB__GREET_RUN);
-    snib__command_words(&command, "SUBSCRIBE", inbox->name, (char *)NULL);
+    snib__command_words(&command, "SUBSCRIBE", inbox->name, inbox->broken, (char *)NULL);
     (void)snib__connection_ask(c, &call, &command);
 }
 
@@ -78,9 +81,13 @@ static void on_reply(struct snib__connection *c, struct snib__redis_call *call,
         snib__greeting_reply(&inbox->greeting, c, call, reply);
     } else if (strcmp(snib__reply_text(reply, 0), "pong") == 0) {
         inbox->ponged_ns = snib__now().boot_ns;
-    } else if (strcmp(snib__reply_text(reply, 0), "message") == 0 &&
-               strcmp(snib__reply_text(reply, 1), inbox->name) == 0) {
-        inbox->upcalls->message(inbox, snib__reply_text(reply, 2));
+    } else if (strcmp(snib__reply_text(reply, 0), "message") == 0) {
+        const char *channel = snib__reply_text(reply, 1), *text = snib__reply_text(reply, 2);
+        if (strcmp(channel, inbox->name) == 0) {
+            inbox->upcalls->message(inbox, text);
+        } else if (strcmp(channel, inbox->broken) == 0) {
+            inbox->upcalls->broken(inbox, text);
+        }
     }
 }
 

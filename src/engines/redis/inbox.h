@@ -3,7 +3,7 @@
 #define SNIB_REDIS_INBOX_H
 
 /*
- * The inbox: one subscription to one server, where grants are delivered.
+ * The inbox: one subscription to one server, where grants are delivered, and what is said to all.
  */
 
 #include "engines/redis/connection.h"
@@ -15,6 +15,7 @@ struct snib__inbox;
 
 struct snib__inbox_upcalls {
     void (*message)(struct snib__inbox *, const char *text);
+    void (*broken)(struct snib__inbox *, const char *text); /* what was said to everybody */
     void (*ready)(struct snib__inbox *);
     void (*failed)(struct snib__inbox *); /* it could not be opened; tried again after a pause */
 };
@@ -27,11 +28,11 @@ struct snib__inbox {
     struct snib__connection connection;
     struct snib__greeting greeting;
     enum snib__inbox_state state;
-    bool wanted;     /* somebody waits */
+    bool wanted;     /* somebody waits, or wants to hear of breaks */
     char run_id[48]; /* of the server that commands go to; "": not known at the moment */
-    char name[160];
-    int64_t retry_ns; /* not before */
-    int64_t pause_ms; /* grows with each failure */
+    char name[160], broken[120]; /* the channels: our own, and everybody's */
+    int64_t retry_ns;            /* not before */
+    int64_t pause_ms;            /* grows with each failure */
     int64_t pinged_ns, ponged_ns;
 };
 
@@ -39,7 +40,7 @@ void snib__inbox_init(struct snib__inbox *, const struct snib__inbox_upcalls *,
                       const struct snib__address *, const struct snib__credentials *,
                       const char *prefix, void *owner);
 
-/* Somebody waits, or nobody does any more. */
+/* Somebody wants messages, or nobody does any more. */
 void snib__inbox_want(struct snib__inbox *, bool wanted);
 
 /* Open it, unless it is or the last failure was just now. */

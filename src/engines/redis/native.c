@@ -73,6 +73,7 @@ void snib__native_evict(struct snib__command *c, const struct snib__wish *wish)
     snib__command_number(c, (int64_t)wish->token);
     snib__command_text(c, wish->force ? "1" : "0");
     snib__command_text(c, wish->who);
+    snib__command_format(c, "%s:broken", wish->prefix);
 }
 
 /* ---- Answers ---------------------------------------------------------------------------- */

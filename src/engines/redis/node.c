@@ -116,6 +116,12 @@ static void on_message(struct snib__inbox *inbox, const char *text)
     } /* else it may not grant; what it gave lapses */
 }
 
+static void on_broken(struct snib__inbox *inbox, const char *text)
+{
+    struct snib__node *node = inbox->owner;
+    node->upcalls->broken(node, text);
+}
+
 static void on_inbox_ready(struct snib__inbox *inbox)
 {
     struct snib__node *node = inbox->owner;
@@ -130,6 +136,7 @@ static void on_inbox_failed(struct snib__inbox *inbox)
 
 static const struct snib__inbox_upcalls inbox_upcalls = {
     .message = on_message,
+    .broken = on_broken,
     .ready = on_inbox_ready,
     .failed = on_inbox_failed,
 };

@@ -30,6 +30,7 @@ struct snib__node_upcalls {
     void (*lost)(struct snib__node *, struct snib__redis_call *, enum snib__loss);
     void (*down)(struct snib__node *); /* the connection has ended; its calls were told before */
     void (*message)(struct snib__node *, const char *text); /* in the inbox */
+    void (*broken)(struct snib__node *, const char *text);  /* who broke what */
     void (*inbox_ready)(struct snib__node *);
     void (*inbox_failed)(struct snib__node *);
 };

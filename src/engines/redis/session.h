@@ -7,6 +7,7 @@
  *
  *   bid      the engine's part of a claim
  *   line     the bids that wait
+ *   breaks   the bids that are held and want to hear when somebody breaks them
  *   debt     something to be released at the server that is nobody's any more
  *   search   the engine's part of a query
  */
@@ -55,9 +56,10 @@ enum snib__bid_phase {
 struct snib__bid {
     struct snib__claim *claim;
     struct snib__entry by_owner;
-    struct snib__list in_line;  /* only while `waits` */
-    struct snib__instant asked; /* a grant by message counts from here; 0: never asked */
-    int64_t queued_ms;          /* the server's time when it last said that we stand in line */
+    struct snib__list in_line;   /* only while `waits` */
+    struct snib__list in_breaks; /* only while `listens` */
+    struct snib__instant asked;  /* a grant by message counts from here; 0: never asked */
+    int64_t queued_ms;           /* the server's time when it last said that we stand in line */
     int64_t recheck_ns;
     int64_t loose_ms; /* an attempt may still reach the server until then, by its clock; 0: none */
     unsigned char phase;
@@ -68,6 +70,10 @@ struct snib__bid {
     bool sent;            /* the server may have heard of it */
     bool was_held;        /* when its release was asked for */
     bool renewing;        /* one of the calls under way is a renewal */
+    bool by_itself;       /* which the core has not asked for */
+    bool doubts;          /* it must be asked for once more */
+    bool listens;         /* for breaks */
+    bool broken;          /* has heard of one, of this name */
     unsigned under_way;   /* calls that name it */
 };
 
@@ -76,6 +82,15 @@ struct snib__redis_line {
     struct snib__list bids;
     size_t count;
     int64_t tick_ns; /* when the first of them wants to ask again */
+};
+
+/* Those that are held and want to hear when they are broken. */
+struct snib__redis_breaks {
+    struct snib__list bids;
+    size_t count;
+    bool open;       /* the inbox is wanted for them */
+    int64_t open_ns; /* when it will be */
+    char who[120];   /* the last one who broke one of them */
 };
 
 struct snib__redis {
@@ -87,6 +102,7 @@ struct snib__redis {
     char database[12];
     struct snib__table bids; /* those that messages may be for, by owner id */
     struct snib__redis_line line;
+    struct snib__redis_breaks breaks;
     struct snib__list debts;
     struct snib__list searches; /* queries under way */
     struct snib__list examinations;

@@ -5,12 +5,13 @@
 --
 -- Asked: whoever holds it is marked. A renewal then answers BROKEN and extends nothing, so that it
 -- ends by itself at the latest; until it is released or over, it keeps others out as before. Asking
--- again tells how it stands. Forced, or over already: taken away, and handed on.
+-- again tells how it stands. Forced, or over already: taken away, and handed on. Either way all who
+-- listen are told, once.
 --
--- ARGV[3] the token   ARGV[4] 1: forced   ARGV[5] who breaks it
+-- ARGV[3] the token   ARGV[4] 1: forced   ARGV[5] who breaks it   ARGV[6] the channel for that
 -- ASKED now left | GONE now | NONE now; GONE may have a 1 behind as in release
 
-local answer, left = 'NONE', 0
+local answer, left, news = 'NONE', 0, false
 local all = call('HGETALL', key)
 for i = 1, #all, 2 do
     local owner = match(all[i], '^h:(.+)$')
@@ -24,11 +25,11 @@ for i = 1, #all, 2 do
             if answer ~= 'ASKED' then -- which passes when memory is full; after it, so does HSET
                 call('PEXPIREAT', key, format('%d', math.max(till, math.floor(last / 1000) + ARGV[2])))
             end
-            call('HSET', key, 'b:' .. owner, ARGV[5])
+            news = call('HSET', key, 'b:' .. owner, ARGV[5]) == 1 or news
             answer, left = 'ASKED', math.max(left, rest)
         else
             call('HDEL', key, 'h:' .. owner, 'i:' .. owner, 'b:' .. owner)
-            answer, n, changed = answer == 'ASKED' and answer or 'GONE', n - 1, true
+            answer, n, changed, news = answer == 'ASKED' and answer or 'GONE', n - 1, true, true
             if o == owner then
                 o = ''
             end
@@ -41,6 +42,9 @@ if changed then
     end
     --@include pump.lua
     --@include store.lua
+end
+if news then
+    call('PUBLISH', ARGV[6], ARGV[5] .. ' ' .. key)
 end
 if answer == 'ASKED' then
     return { answer, now, left }
