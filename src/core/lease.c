@@ -184,6 +184,7 @@ void snib__lease_tick(struct snib__hold *h, struct snib__instant now)
         h->renew_tried = now;
         snib__renewal_want(h);
     }
+    snib__renewal_press(h);
     schedule(h, now);
 }
 

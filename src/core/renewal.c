@@ -112,7 +112,15 @@ void snib__renewal_end(struct snib__hold *h)
  * be in doubt soon does not wait for the others. */
 static bool presses(const struct snib__hold *h)
 {
-    return snib__silence_ns(h, snib__now()) >= h->lease_ns / 2;
+    return snib__until_pressing_ns(h, snib__now()) <= 0;
+}
+
+void snib__renewal_press(struct snib__hold *h)
+{
+    if (h->renewal == SNIB__RENEWAL_IN_TURN && presses(h)) {
+        snib__list_remove(&h->action.link);
+        snib__list_append(h->client->renewals.after, &h->action.link); /* in front of that */
+    }
 }
 
 bool snib__renewals_ready(const snib *client)

@@ -18,8 +18,9 @@ enum snib__renewal {
 };
 
 void snib__renewal_want(struct snib__hold *); /* in its turn, unless it is wanted or sent already */
-void snib__renewal_urge(struct snib__hold *); /* now, unless it is sent already */
-void snib__renewal_sent(struct snib__hold *); /* the urgent one is about to be */
+void snib__renewal_press(struct snib__hold *); /* before all others, if it is time for that */
+void snib__renewal_urge(struct snib__hold *);  /* now, unless it is sent already */
+void snib__renewal_sent(struct snib__hold *);  /* the urgent one is about to be */
 void snib__renewal_answered(struct snib__hold *);
 void snib__renewal_unwant(struct snib__hold *); /* not to be sent, if it is not yet */
 void snib__renewal_end(struct snib__hold *);    /* nothing of it is of interest any more */

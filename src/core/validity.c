@@ -120,6 +120,11 @@ int64_t snib__until_renewal_ns(const struct snib__hold *h, struct snib__instant 
     return regular > repeated ? regular : repeated;
 }
 
+int64_t snib__until_pressing_ns(const struct snib__hold *h, struct snib__instant now)
+{
+    return h->lease_ns / 2 - snib__silence_ns(h, now);
+}
+
 bool snib__renewal_due(const struct snib__hold *h, struct snib__instant now)
 {
     return snib__until_renewal_ns(h, now) <= (h->lease_ns >= LONG_NS ? BATCH_NS : 0);
@@ -136,6 +141,9 @@ int64_t snib__until_next_ns(const struct snib__hold *h, struct snib__instant now
         renewal -= (now.boot_ns + renewal) % BATCH_NS; /* to meet others */
     }
     wait = least(wait, renewal);
+    if (h->renewal == SNIB__RENEWAL_IN_TURN && snib__until_pressing_ns(h, now) > 0) {
+        wait = least(wait, snib__until_pressing_ns(h, now));
+    }
     if (h->stage == SNIB__STAGE_HELD && snib__renews(h)) {
         wait = least(wait, h->lease_ns * 2 / 3 - snib__silence_ns(h, now));
     }

@@ -31,6 +31,7 @@ bool snib__max_hold_near(const struct snib__hold *, struct snib__instant now);
 
 bool snib__renews(const struct snib__hold *); /* has a lease, and wants it to go on */
 int64_t snib__until_renewal_ns(const struct snib__hold *, struct snib__instant now);
+int64_t snib__until_pressing_ns(const struct snib__hold *, struct snib__instant now);
 bool snib__renewal_due(const struct snib__hold *, struct snib__instant now);
 
 /* How long until somebody should look again; NEVER: not at all. */

@@ -109,6 +109,30 @@ DIRECTED(a_grant_read_after_a_pause_is_proved_first)
     finish();
 }
 
+/* Regular renewals take turns; but who would be in doubt soon does not wait for an answer that does
+ * not come. */
+DIRECTED(renewals_that_press_do_not_wait_for_their_turn)
+{
+    enum { LOCKS = 3 };
+    struct sim_config c = directed_world(1, 30000);
+    c.names = LOCKS;
+    c.renewals = 1;
+    c.timeout_ms = 25000;
+    sim_begin(&c);
+    for (int i = 0; i < LOCKS; i++) {
+        snib_options o = SNIB_OPTIONS;
+        o.flags = SNIB_ASYNC_RELEASE;
+        CHECK(sim_ask(machine(0), i, &o) != NULL);
+    }
+    sim_for(100);
+    machine(0)->stalled_ns[RENEWALS] = world.now_ns + 20000 * MS;
+    sim_for(12000);
+    CHECK_UINT(machine(0)->client->renewals_out, ==, 1);
+    sim_for(5000);
+    CHECK_UINT(machine(0)->client->renewals_out, ==, LOCKS);
+    finish();
+}
+
 DIRECTED(a_repeated_attempt_counts_from_what_is_left)
 {
     struct sim_config c = directed_world(1, 30000);
