@@ -134,3 +134,31 @@ TEST_LIMIT(safety_44_one_script_does_not_clear_a_whole_line_and_the_next_goes_on
     raw_no_script_failed(raw);
     snib_close(client);
 }
+
+/* Only a few look often: what many waiters cost does not grow with their number. */
+TEST(those_behind_the_first_few_ask_seldom)
+{
+    enum { WAITERS = 16, LOOK_MS = 4000 };
+    begin();
+    struct helper *helpers = helpers_new(WAITERS, url_of(server.port, ""), "report");
+    helpers_spawn(helpers, WAITERS);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    for (int i = 0; i < WAITERS; i++) {
+        check_flag_set(&helpers[i].go);
+        await_line(raw, "report", i + 1);
+    }
+    check_sleep_ms(500);
+    long long before = raw_calls(raw, "evalsha");
+    check_sleep_ms(LOOK_MS);
+    long long calls = raw_calls(raw, "evalsha") - before;
+    CHECK_INT(calls, >=, LOOK_MS / 1000); /* the first ones do */
+    CHECK_INT(calls, <=, 3 * LOOK_MS / 750 + WAITERS);
+    give(&lease);
+    for (int i = 0; i < WAITERS; i++) {
+        helper_must_hold(&helpers[i]);
+        helper_end(&helpers[i]);
+    }
+    snib_close(client);
+    redisFree(raw);
+}

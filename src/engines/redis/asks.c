@@ -6,6 +6,9 @@
 
 #include "engines/redis/bid.h"
 
+#define FIRST_FEW 3 /* in line; they ask often, so that if one of them is dead the next one looks  \
+                     */
+
 /* A call for a bid; `before` is the one that it repeats, or NULL. */
 static struct snib__redis_call begin_call(const struct snib__redis *r, enum snib__call_kind kind,
                                           struct snib__bid *b,
@@ -47,6 +50,7 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
     wish.span = claim->span;
     wish.ttl_ms = claim->ttl_ms;
     wish.inbox = claim->may_queue ? snib__node_inbox(&r->node) : NULL;
+    wish.patient = b->patient = b->place > FIRST_FEW;
     wish.not_after_ms = call.not_after_ms;
     wish.who = r->session->who;
     wish.label = claim->label;

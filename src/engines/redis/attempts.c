@@ -70,10 +70,17 @@ void snib__attempts_try(struct snib__redis *r, struct snib__bid *b)
     }
 }
 
+static int64_t within(int64_t number, int64_t least, int64_t most)
+{
+    return number < least ? least : number > most ? most : number;
+}
+
+/* Behind the first few nothing happens but by message, unless the holder's lease ends. */
 int64_t snib__attempts_recheck_ms(const struct snib__redis *r, const struct snib__bid *b)
 {
     int64_t third = b->claim->ttl_ms / 3;
-    return third < r->layout->recheck_ms ? third : r->layout->recheck_ms;
+    int64_t soon = third < r->layout->recheck_ms ? third : r->layout->recheck_ms;
+    return b->patient ? within(b->holder_left_ms, soon, r->layout->behind_ms) : soon;
 }
 
 /* ---- Answers ---------------------------------------------------------------------------- */
@@ -121,6 +128,8 @@ static void on_queued(struct snib__redis *r, struct snib__bid *b,
     b->phase = SNIB__BID_QUEUED;
     b->asked = call->sent;
     b->queued_ms = a->now_ms;
+    b->place = a->place;
+    b->holder_left_ms = a->holder_left_ms;
     snib__redis_line_join(r, b, snib__attempts_recheck_ms(r, b));
     struct snib__result queued = rival(SNIB__QUEUED, a);
     answer(b, &queued);

@@ -78,6 +78,7 @@ void snib__claims_attempt(struct snib__claim *claim)
     b->claim = claim;
     snib__redis_line_leave(r, b);
     b->phase = SNIB__BID_ASKED;
+    b->place = 0;
     if (claim->may_queue && !snib__bid_know(r, b)) {
         snib__attempts_fail(r, b, SNIB_ENOMEM, 0, "out of memory");
         return;

@@ -3,8 +3,10 @@
  * Those that wait: their re-checks, and the grants that come by message.
  *
  * A ticket at the server has a short lease of its own. A re-check, the same script as the attempt,
- * renews it about once a second, with jitter; it also finds out what a lost message would have
- * said. Re-checks that are due close together travel together. They go on without an inbox while
+ * renews it, with jitter; it also finds out what a lost message would have said, and that the
+ * holder's lease has ended. The first few in line do that about once a second, those behind them
+ * seldom: many who wait cost the server next to nothing. Re-checks that are due close together
+ * travel together. They go on without an inbox while
  * one is being opened: nobody is kept in line then, but what is free is found.
  *
  * A grant by message counts from the sending of the last request that was answered "queued": the

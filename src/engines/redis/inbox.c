@@ -10,7 +10,7 @@
  * subscription; after a new connection, all who wait tell the server the new name.
  *
  * A connection that is only listened to can be dead without a sign. While somebody waits, it is
- * asked for a sign every two seconds; until that is noticed, re-checks find what it missed.
+ * asked for a sign every ten seconds; until that is noticed, re-checks find what it missed.
  *
  * It belongs to a run of the server. After a failover the commands go elsewhere while the old
  * server, a replica now, would keep this connection and answer every sign, and never say anything.
@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PING_NS (2000 * SNIB__MS)
+#define PING_NS (10000 * SNIB__MS)
 #define PAUSE_FIRST_MS 100
 #define PAUSE_MOST_MS 5000
 #define SUBSCRIBE 1 /* the kind of that call */

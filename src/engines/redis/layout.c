@@ -8,6 +8,7 @@ const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
         {
             .name = "native",
             .recheck_ms = 1000,
+            .behind_ms = 10000,
             .attempt = snib__native_attempt,
             .renew = snib__native_renew,
             .release = snib__native_release,

@@ -26,6 +26,7 @@ struct snib__wish {
     unsigned permits, span;
     int64_t ttl_ms;
     const char *inbox;    /* NULL: not willing to wait */
+    bool patient;         /* will not ask again soon: a ticket for long */
     int64_t not_after_ms; /* refused when the server's clock is past this; 0: never */
     const char *who, *label;
     /* Release: until when an attempt may still arrive, by the server's clock; 0: none can, -1: not
@@ -79,7 +80,9 @@ typedef void snib__layout_show(void *arg, const snib_seen *);
 /* One row of the table. No slot is optional. */
 struct snib__layout {
     const char *name;
-    int64_t recheck_ms; /* those who wait ask again about this often */
+    /* Those who wait ask again about this often: the first in line, and those behind them at most.
+     */
+    int64_t recheck_ms, behind_ms;
 
     void (*attempt)(struct snib__command *, const struct snib__wish *);
     void (*renew)(struct snib__command *, const struct snib__wish *);

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #define TICKET_MS 5000    /* several re-checks: one that is late does not cost the place */
+#define PATIENT_MS 25000  /* two of those who ask seldom */
 #define HAND_OVER_MS 2500 /* more than a re-check and its jitter: a lost message is noticed */
 #define LEFT_MOST_MS (100LL * 365 * 24 * 3600 * 1000)
 
@@ -48,7 +49,7 @@ void snib__native_attempt(struct snib__command *c, const struct snib__wish *wish
     snib__command_number(c, wish->mode == SNIB_COUNTED ? wish->permits : 0);
     snib__command_number(c, wish->ttl_ms);
     snib__command_text(c, wish->inbox ? wish->inbox : "");
-    snib__command_number(c, TICKET_MS);
+    snib__command_number(c, wish->patient ? PATIENT_MS : TICKET_MS);
     snib__command_number(c, wish->ttl_ms < HAND_OVER_MS ? wish->ttl_ms : HAND_OVER_MS);
     snib__command_number(c, wish->not_after_ms);
     snib__command_number(c, wish->span > 1 ? wish->span : 1);

@@ -60,11 +60,14 @@ struct snib__bid {
     struct snib__list in_breaks; /* only while `listens` */
     struct snib__instant asked;  /* a grant by message counts from here; 0: never asked */
     int64_t queued_ms;           /* the server's time when it last said that we stand in line */
+    int place;                   /* in line, and what the holder had left, when it said so */
+    int64_t holder_left_ms;
     int64_t recheck_ns;
     int64_t loose_ms; /* an attempt may still reach the server until then, by its clock; 0: none */
     unsigned char phase;
     unsigned char life;   /* how often the engine itself gave it back: part of the id */
     unsigned char rounds; /* answers "unfinished" since the last other one */
+    bool patient;         /* stands far behind, and its ticket is for long */
     bool known;           /* by its owner's id */
     bool waits;           /* in the line */
     bool sent;            /* the server may have heard of it */
