@@ -157,6 +157,45 @@ TEST(a_file_cut_while_held_still_excludes_and_is_released)
     }
 }
 
+/* Cut to nothing, within the header, behind it, and emptied but as long as before. */
+TEST(a_lock_whose_file_is_cut_while_held_is_not_shown_as_free)
+{
+    static const off_t sizes[] = {0, 5, 100, 256, 511, 0};
+    snib *client = client_here();
+    snib_options shared = waiting(SNIB_SHARED, 0);
+    snib_options two = counting(2, 0);
+    char pid[32];
+    snprintf(pid, sizeof pid, "pid %d", (int)getpid());
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        snib_lease *lease[] = {take(client, "x"), take_with(client, "r", &shared),
+                               take_with(client, "c", &two)};
+        for (const char *const *name = (const char *const[]){"x", "r", "c", NULL}; *name; name++) {
+            cut(*name, sizes[i]);
+            if (i == 5) {
+                cut(*name, 4096);
+            }
+        }
+        struct seen seen = inspect(client, "x");
+        CHECK_INT(seen.holders, ==, 1);
+        CHECK_STR(seen.all[0].who, pid);
+        seen = inspect(client, "r");
+        CHECK_INT(seen.holders, ==, 1);
+        CHECK_STR(seen.all[0].who, pid);
+        CHECK_INT(seen.all[0].mode, ==, SNIB_SHARED);
+        seen = inspect(client, "c");
+        CHECK_INT(seen.holders, ==, 1);
+        CHECK_INT(seen.all[0].mode, ==, SNIB_COUNTED);
+        for (int k = 0; k < 3; k++) {
+            cut((const char *const[]){"x", "r", "c"}[k], 0);
+            give(&lease[k]);
+        }
+        CHECK_INT(inspect(client, "x").holders, ==, 0);
+        CHECK_INT(inspect(client, "r").holders, ==, 0);
+        CHECK_INT(inspect(client, "c").holders, ==, 0);
+    }
+    snib_close(client);
+}
+
 TEST(safety_57_a_holder_whose_file_is_cut_lives_to_release_it)
 {
     snib *client = client_here();

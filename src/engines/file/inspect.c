@@ -55,13 +55,13 @@ static void show_flocker(struct snib__query *q, const char *path)
 
 static void show_all(struct snib__query *q, const char *name, const struct inspection *s)
 {
-    if (s->exclusive) {
+    if (s->exclusive || s->unnoted) {
         show(q, name, s, &s->holder, 0);
     }
     for (size_t i = 0; i < s->holders; i++) {
         show(q, name, s, &s->records[i], 0);
     }
-    if (!s->exclusive && s->holders == 0) {
+    if (!s->exclusive && !s->unnoted && s->holders == 0) {
         show_flocker(q, name);
     }
     for (size_t i = s->holders; i < s->count; i++) {
@@ -110,7 +110,7 @@ static void list_file(struct snib__query *q, const char *file_name)
             memcpy(name, s.header.name, n);
             name[n] = '\0';
         }
-        if (strncmp(name, q->name, prefix) == 0) {
+        if (name[0] && strncmp(name, q->name, prefix) == 0) {
             show_all(q, name, &s);
         }
     }

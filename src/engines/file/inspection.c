@@ -7,7 +7,9 @@
  * counted holder and a waiter by its alive byte, an exclusive holder by the length of its slot
  * lock, which must be the one its record claims. Between locking and writing there is a moment
  * when a holder has no record; then we look again a few times, and if it stays so, the process
- * number from the kernel is all that is said.
+ * number from the kernel is all that is said. The same holds for a file that somebody has cut while
+ * it was in use: it excludes as before, and it is not called free. Waiters write their records
+ * again by themselves.
  *
  * The gate is read-locked meanwhile if it can be had, so that nobody is seen twice or not at all.
  */
@@ -66,6 +68,29 @@ static void read_slot(struct inspection *s, int fd)
     snprintf(s->holder.who, sizeof s->holder.who, "pid %u", o.pid);
 }
 
+/* Somebody whose record is gone: of one who shares the kernel tells the process number, of one with
+ * a permit nothing. */
+static void note_unnoted(struct inspection *s, int fd)
+{
+    struct flock permit;
+    struct slot_owner o = {.pid = 0};
+    if (s->exclusive || s->holders > 0) {
+        return;
+    }
+    if (s->slot.l_type == F_RDLCK) {
+        o = slot_owner_of(s->slot.l_len);
+    }
+    if (o.pid != 0) {
+        s->holder = (struct record){.pid = o.pid, .mode = SNIB_SHARED};
+        snprintf(s->holder.who, sizeof s->holder.who, "pid %u", o.pid);
+        s->unnoted = true;
+    } else if (snib__file_blocked(fd, F_WRLCK, PERMIT_AT, PERMITS_MAX, &permit)) {
+        s->holder = (struct record){.mode = SNIB_COUNTED};
+        snprintf(s->holder.who, sizeof s->holder.who, "unknown");
+        s->unnoted = true;
+    }
+}
+
 static bool lives(int fd, uint32_t index)
 {
     struct flock found;
@@ -116,6 +141,33 @@ static int read_records(struct inspection *s, int fd, uint64_t file_size, struct
     return 0;
 }
 
+/* New, emptied, or cut within the header: no more than its first bytes, if anything. */
+static bool is_remnant(const struct header *h, size_t bytes)
+{
+    static const struct header none;
+    size_t magic = bytes < sizeof h->magic ? bytes : sizeof h->magic;
+    return memcmp(h, &none, sizeof none) == 0 ||
+           (bytes < sizeof *h && memcmp(h->magic, FILE_MAGIC, magic) == 0);
+}
+
+static int read_contents(struct inspection *s, int fd, uint64_t file_size, struct failure *why)
+{
+    ssize_t n = read_all(fd, &s->header, sizeof s->header, 0);
+    int rc = 0;
+    if (n >= 0 && is_remnant(&s->header, (size_t)n)) {
+        memset(&s->header, 0, sizeof s->header);
+        read_slot(s, fd);
+    } else if (n == (ssize_t)sizeof s->header &&
+               memcmp(s->header.magic, FILE_MAGIC, sizeof s->header.magic) == 0) {
+        read_slot(s, fd);
+        rc = read_records(s, fd, file_size, why);
+    } else {
+        return SNIB_EUNSAFE;
+    }
+    note_unnoted(s, fd);
+    return rc;
+}
+
 int snib__file_inspection_begin(struct inspection *s, struct cache *cache, const char *file_name,
                                 struct failure *why)
 {
@@ -143,13 +195,8 @@ int snib__file_inspection_begin(struct inspection *s, struct cache *cache, const
         }
         nap(i);
     }
-    struct header none = {.version = 0};
-    ssize_t n = read_all(fd, &s->header, sizeof s->header, 0);
-    if (n == (ssize_t)sizeof s->header &&
-        memcmp(s->header.magic, FILE_MAGIC, sizeof s->header.magic) == 0) {
-        read_slot(s, fd);
-        rc = read_records(s, fd, st.stx_size, why);
-    } else if (n < 0 || memcmp(&s->header, &none, sizeof none) != 0) {
+    rc = read_contents(s, fd, st.stx_size, why);
+    if (rc == SNIB_EUNSAFE) {
         rc = snib__file_fail(why, SNIB_EUNSAFE, 0, "%.100s/%.180s is not a lock file of snib",
                              cache->directory->path, file_name);
     }

@@ -10,6 +10,7 @@ struct inspection {
     struct flock slot;      /* F_UNLCK: nobody has it */
     struct record holder;   /* of a slot held exclusively; pid only, when nothing else is proved */
     bool exclusive;         /* holder is one */
+    bool unnoted;           /* holder shares it or has a permit, and its record was cut off */
     struct record *records; /* of the living: shared and counted holders, then waiters in order */
     size_t holders, count;
 };
