@@ -41,10 +41,16 @@ int client_take_url(struct client_url *url, char *argument)
     return url->secret ? 0 : fail(STATUS_INTERNAL, "out of memory");
 }
 
-static int open_url(snib **out, const char *url)
+static int open_url(snib **out, const char *url, const char *option)
 {
     snib_error error;
-    return snib_open(out, url, &error) < 0 ? client_fail(&error) : 0;
+    if (snib_open(out, url, &error) == 0) {
+        return 0;
+    }
+    if (url && error.code == SNIB_EINVAL) {
+        return fail(STATUS_USAGE, "%s: %s", option, error.message);
+    }
+    return client_fail(&error);
 }
 
 static int open_starred(snib **out, const char *variable)
@@ -54,7 +60,7 @@ static int open_starred(snib **out, const char *variable)
         return fail(STATUS_INTERNAL, "out of memory");
     }
     unsetenv("SNIB_URL");
-    int status = open_url(out, NULL);
+    int status = open_url(out, NULL, NULL);
     if (status == 0 && strcmp(snib_url(*out), starred) != 0) {
         status = fail(STATUS_USAGE,
                       "SNIB_URL is %s, without its password, as a snib run around this one has "
@@ -71,7 +77,7 @@ int client_open(snib **out, const struct client_url *url)
     if (variable && strstr(variable, "***")) {
         return open_starred(out, variable);
     }
-    return open_url(out, url->secret);
+    return open_url(out, url->secret, url->option ? url->option : "-U");
 }
 
 void client_hide_url(const struct client_url *url, const char *shown)

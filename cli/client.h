@@ -8,6 +8,7 @@
 struct client_url {
     char *secret;   /* a copy, wiped when freed; NULL: as configured */
     char *argument; /* where it stood, hidden */
+    const char *option; /* what it is called in an error; NULL: -U */
 };
 
 /* Take it out of an argument, and hide it there; a second one replaces the first. These answer 0

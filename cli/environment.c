@@ -17,6 +17,7 @@
 #include "environment.h"
 
 #include "command.h"
+#include "paths.h"
 #include "process.h"
 #include "say.h"
 
@@ -161,7 +162,7 @@ static unsigned taken_above(const struct lock *lock, const char *name, int *by)
     for (const char *line = getenv("SNIB_HELD"); line && *line;) {
         line = read_line(line, &held);
         if (held.pid <= 0 || strcmp(held.name, name) != 0 ||
-            strcmp(held.url, snib_url(lock->client)) != 0 || held.pid == getpid() ||
+            !paths_same_place(held.url, snib_url(lock->client)) || held.pid == getpid() ||
             !process_is_above(held.pid)) {
             continue;
         }

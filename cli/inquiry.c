@@ -81,6 +81,7 @@ static int read_subject(struct inquiry *inquiry, int argc, char *argv[], unsigne
             return fail(STATUS_USAGE, "'%s' is a second URL", argv[optind]);
         }
         int status = client_take_url(&inquiry->url, argv[optind++]);
+        inquiry->url.option = "URL";
         if (status != 0) {
             return status;
         }

@@ -21,6 +21,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define GRACE_MOST_MS (3600LL * 1000)
 
@@ -322,6 +324,24 @@ static int read_command(struct options *o, char *rest[])
     return 0;
 }
 
+/* `9>file` and a number is how flock(1) locks a file of the shell. Here a number is a name like
+ * another, and whoever has that descriptor open, on a file, must hear of it. */
+static void warn_of_descriptor(const char *name)
+{
+    unsigned number;
+    char link[32], path[4096];
+    struct stat about;
+    if (!value_count(&number, name, 3, 9999) || fstat((int)number, &about) < 0 ||
+        !S_ISREG(about.st_mode)) {
+        return;
+    }
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%u", number);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    path[length > 0 ? length : 0] = '\0';
+    say("'%s' is the name of a lock, not descriptor %s; to lock the file behind that: %s", name,
+        name, path);
+}
+
 /* NAME stands before those of --also; with --json it may be missing. */
 static int read_name(struct options *o, char *rest[], int which)
 {
@@ -335,6 +355,7 @@ static int read_name(struct options *o, char *rest[], int which)
                     which == OPTIONS_RUN ? "run" : "hold");
     }
     o->names[0] = rest[0];
+    warn_of_descriptor(rest[0]);
     if (which == OPTIONS_RUN) {
         return read_command(o, rest + 1);
     }

@@ -5,6 +5,9 @@
  * The file engine knows that. Here it matters earlier, because names are compared: a run must not
  * wait for itself or for the run around it, and everybody takes several locks in one order.
  * Elsewhere a slash is a letter like any other.
+ *
+ * The directory of the locks has several spellings too: another path to it, or other parameters
+ * behind it, make no other locks.
  */
 #include "paths.h"
 
@@ -45,6 +48,36 @@ static void warn_of_file(const char *name)
             path);
     }
     free(path);
+}
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* The directory behind a URL as the library shows it: file:///PATH, with %XX in capitals. */
+static bool look_at_place(struct stat *out, const char *url)
+{
+    static const char start[] = "file://";
+    char path[4096];
+    size_t used = 0;
+    if (strncmp(url, start, strlen(start)) != 0) {
+        return false;
+    }
+    for (url += strlen(start); *url && *url != '?' && used < sizeof path - 1; url++) {
+        bool coded = url[0] == '%' && digit(url[1]) >= 0 && digit(url[2]) >= 0;
+        path[used++] = coded ? (char)(digit(url[1]) * 16 + digit(url[2])) : *url;
+        url += coded ? 2 : 0;
+    }
+    path[used] = '\0';
+    return stat(path, out) == 0;
+}
+
+bool paths_same_place(const char *url, const char *other)
+{
+    struct stat a, b;
+    return strcmp(url, other) == 0 || (look_at_place(&a, url) && look_at_place(&b, other) &&
+                                       a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }
 
 int paths_settle(struct options *o, const char *url)

@@ -8,4 +8,7 @@
  * not be given twice. */
 int paths_settle(struct options *o, const char *url);
 
+/* Do two URLs, as the library shows them, lead to the same locks? Of directories it is known. */
+bool paths_same_place(const char *url, const char *other);
+
 #endif

@@ -111,6 +111,42 @@ static bool read_settings(struct request *r, char *rest)
     return !both || wrong(r, "mode and permits do not go together:", r->name);
 }
 
+#define BLANK "a tab separates the fields, not a blank (printf 'acquire\\tNAME\\twait=5\\n'):"
+
+static bool blank_behind(const char *text, const char *const verbs[4])
+{
+    size_t length = strcspn(text, " ");
+    for (size_t i = 0; i < 4 && text[length] == ' '; i++) {
+        if (strlen(verbs[i]) == length && strncmp(text, verbs[i], length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Is this text one of the settings? */
+static bool is_setting(const char *text)
+{
+    size_t length = strcspn(text, "= ");
+    for (unsigned i = 0; i < SETTINGS && text[length] == '='; i++) {
+        if (strlen(settings[i].key) == length && strncmp(settings[i].key, text, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Blanks belong to names, but not before a setting: that was meant to be a tab. */
+static bool swallows_setting(const char *name)
+{
+    for (const char *blank = strchr(name, ' '); blank; blank = strchr(blank + 1, ' ')) {
+        if (is_setting(blank + 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool request_read(struct request *r, char *line, size_t length, const snib_options *usual)
 {
     static const char *const verbs[] = {"acquire", "release", "cancel", "status"};
@@ -125,12 +161,17 @@ bool request_read(struct request *r, char *line, size_t length, const snib_optio
         i++;
     }
     if (i == 4) {
-        return wrong(r, "unknown command", verb);
+        return wrong(r, blank_behind(verb, verbs) ? BLANK : "unknown command", verb);
     }
     r->verb = (enum request_verb)i;
     if (!rest || *rest == '\0' || *rest == '\t') {
         return wrong(r, "no name behind", verb);
     }
     r->name = next_field(&rest);
+    if (r->verb == REQUEST_ACQUIRE && swallows_setting(r->name)) {
+        const char *taken = r->name;
+        r->name = NULL; /* nobody's */
+        return wrong(r, BLANK, taken);
+    }
     return read_settings(r, rest);
 }

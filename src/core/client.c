@@ -267,6 +267,20 @@ int snib__open_engine(snib **out, const struct snib__engine *engine, const char 
     return SNIB_OK;
 }
 
+/* A URL that was not given by the caller: say whose it is. */
+static void name_origin(snib_error *err, const char *origin)
+{
+    if (!err || !origin || strcmp(origin, "the default") == 0) {
+        return;
+    }
+    char whose[128];
+    snprintf(whose, sizeof whose, "%.120s: ", origin);
+    size_t used = strlen(whose);
+    memmove(err->message + used, err->message, sizeof err->message - used);
+    memcpy(err->message, whose, used);
+    err->message[sizeof err->message - 1] = '\0';
+}
+
 int snib_open(snib **out, const char *url, snib_error *err)
 {
     if (!out) {
@@ -282,6 +296,9 @@ int snib_open(snib **out, const char *url, snib_error *err)
     }
     if (rc == 0) {
         rc = snib__open_engine(out, NULL, url, false, err);
+        if (rc < 0) {
+            name_origin(err, origin);
+        }
     }
     if (rc == 0 && *out) {
         (*out)->origin = origin;

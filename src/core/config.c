@@ -51,6 +51,11 @@ static int copy(char **out, const char *text, snib_error *err)
     return *out != NULL ? 0 : out_of_memory(err);
 }
 
+struct found {
+    char *url;
+    int line; /* where it stands */
+};
+
 /* ---- Lines ------------------------------------------------------------------------------ */
 
 struct line {
@@ -127,7 +132,8 @@ static int read_line(char **out, const struct line *line, snib_error *err)
 }
 
 /* `text` has a NUL behind its `size` bytes, and is written to. */
-static int read_lines(char **out, const char *path, char *text, size_t size, snib_error *err)
+static int read_lines(struct found *out, const char *path, char *text, size_t size,
+                      snib_error *err)
 {
     struct line line = {.path = path, .number = 1};
     for (char *end = text + size; text < end; line.number++) {
@@ -144,9 +150,13 @@ static int read_lines(char **out, const char *path, char *text, size_t size, sni
         }
         *stop = '\0';
         line.text = trim(text);
-        int rc = read_line(out, &line, err);
+        bool before = out->url != NULL;
+        int rc = read_line(&out->url, &line, err);
         if (rc < 0) {
             return rc;
+        }
+        if (!before && out->url != NULL) {
+            out->line = line.number;
         }
         text = next;
     }
@@ -220,7 +230,7 @@ static int read_all(size_t *size, char *text, int fd, const char *path, snib_err
     return 0;
 }
 
-static int read_open_file(char **out, int fd, const char *path, snib_error *err)
+static int read_open_file(struct found *out, int fd, const char *path, snib_error *err)
 {
     struct stat status;
     if (fstat(fd, &status) < 0) {
@@ -242,15 +252,15 @@ static int read_open_file(char **out, int fd, const char *path, snib_error *err)
     }
     explicit_bzero(text, FILE_MAX + 1);
     free(text);
-    if (rc == 0 && *out != NULL) {
-        rc = check_secrecy(*out, &status, path, err);
+    if (rc == 0 && out->url != NULL) {
+        rc = check_secrecy(out->url, &status, path, err);
     }
     return rc;
 }
 
-int snib__config_read(char **out, const char *path, snib_error *err)
+static int read_file(struct found *out, const char *path, snib_error *err)
 {
-    *out = NULL;
+    *out = (struct found){.url = NULL};
     /* A FIFO must not block the open, a terminal must not become ours: we find out what it is. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
@@ -267,10 +277,31 @@ int snib__config_read(char **out, const char *path, snib_error *err)
     }
     int rc = read_open_file(out, fd, path, err);
     (void)close(fd);
-    if (rc < 0 && *out != NULL) {
-        explicit_bzero(*out, strlen(*out));
-        free(*out);
-        *out = NULL;
+    if (rc < 0 && out->url != NULL) {
+        explicit_bzero(out->url, strlen(out->url));
+        free(out->url);
+        out->url = NULL;
+    }
+    return rc;
+}
+
+int snib__config_read(char **out, const char *path, snib_error *err)
+{
+    struct found found;
+    int rc = read_file(&found, path, err);
+    *out = found.url;
+    return rc;
+}
+
+/* With its origin, "path:line". */
+static int read_place(char **out, char **origin, const char *path, snib_error *err)
+{
+    struct found found;
+    int rc = read_file(&found, path, err);
+    *out = found.url;
+    if (found.url != NULL && asprintf(origin, "%s:%d", path, found.line) < 0) {
+        *origin = NULL;
+        rc = out_of_memory(err);
     }
     return rc;
 }
@@ -315,12 +346,8 @@ static int read_user_file(char **out, char **origin, snib_error *err)
         if (asprintf(&path, "%s%s", found->pw_dir, USER_FILE) < 0) {
             rc = out_of_memory(err);
         } else {
-            rc = snib__config_read(out, path, err);
-            if (*out != NULL) {
-                *origin = path;
-            } else {
-                free(path);
-            }
+            rc = read_place(out, origin, path, err);
+            free(path);
         }
     }
     free(buffer);
@@ -343,10 +370,7 @@ static int find(char **out, char **origin, snib_error *err)
         rc = read_user_file(out, origin, err);
     }
     if (rc == 0 && *out == NULL) {
-        rc = snib__config_read(out, SYSTEM_FILE, err);
-        if (rc == 0 && *out != NULL) {
-            rc = copy(origin, SYSTEM_FILE, err);
-        }
+        rc = read_place(out, origin, SYSTEM_FILE, err);
     }
     if (rc == 0 && *out == NULL) {
         rc = copy(origin, "the default", err);

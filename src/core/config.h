@@ -5,7 +5,7 @@
 #include "snib.h"
 
 /* The URL to use when the caller names none: SNIB_URL, the user's snib.conf, the system's, else
- * "file:". *out and *origin, for people ("SNIB_URL", "/etc/snib.conf"), are malloc'd. A
+ * "file:". *out and *origin, for people ("SNIB_URL", "/etc/snib.conf:3"), are malloc'd. A
  * configuration that must not be trusted is an error, not skipped. */
 int snib__config_url(char **out, char **origin, snib_error *err);
 

@@ -109,17 +109,31 @@ static void split_authority(struct parts *parts, struct snib__span authority)
     }
 }
 
+/* No scheme: most likely a host or a directory. What was typed is not repeated, because any of it
+ * may be a password. */
+static int refuse_plain(snib_error *err, const char *text)
+{
+    return refuse(err, text,
+                  text[0] == '/' || text[0] == '.' || text[0] == '~'
+                      ? "a directory is written file:///DIRECTORY, with its absolute path"
+                      : "it must start with a scheme in lower case and a ':'; a Redis server is "
+                        "written redis://HOST or redis://HOST:PORT, a directory file:///DIRECTORY");
+}
+
 static int split(struct parts *parts, const char *text, snib_error *err)
 {
     size_t scheme = strspn(text, LOWER DIGITS "+.-");
     if (text[scheme] != ':' || text[0] < 'a' || text[0] > 'z') {
-        return refuse(err, text, "it must start with a scheme in lower case and a ':', as 'file:'");
+        return refuse_plain(err, text);
     }
     parts->scheme = (struct snib__span){text, text + scheme};
 
     const char *rest = text + scheme + 1;
     const char *end = text + strlen(text);
     parts->slashes = rest[0] == '/' && rest[1] == '/';
+    if (!parts->slashes && *rest >= '0' && *rest <= '9') {
+        return refuse_plain(err, text); /* host:port */
+    }
     if (!parts->slashes && *rest != '\0' && *rest != '?') {
         int shown = scheme < 20 ? (int)scheme : 20;
         return refuse(err, text,

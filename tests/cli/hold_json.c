@@ -412,6 +412,23 @@ TEST(what_is_not_understood_is_an_error_and_changes_nothing)
     finish(&hold);
 }
 
+TEST(a_blank_where_a_tab_belongs_is_said)
+{
+    static const char *const lines[] = {"acquire y", "acquire y wait=5", "release y",
+                                        "acquire\ty wait=5", "acquire\ta b mode=shared"};
+    struct actor hold;
+    stage_file();
+    start(&hold, "--json");
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        command(&hold, lines[i]);
+        const struct json_node *said = event(&hold, "error", NULL);
+        CHECK(strstr(text(said, "message"), "a tab separates the fields") != NULL);
+    }
+    command(&hold, "acquire\ta name = b"); /* a blank is part of a name */
+    (void)event(&hold, "held", "a name = b");
+    finish(&hold);
+}
+
 static void command_of(const struct actor *hold, size_t length)
 {
     static char line[20000];

@@ -79,6 +79,29 @@ TEST(an_engine_that_is_not_there_is_69)
     CHECK_INT(said->status, ==, 64);
 }
 
+TEST(an_error_about_the_url_says_whose_url_it_is_and_what_to_write)
+{
+    stage_file();
+    const struct capture *said = capture("run", "-U", "localhost", "x", "--", "true");
+    CHECK_INT(said->status, ==, 64);
+    check_one_line(said->err);
+    CHECK(strstr(said->err, "snib: -U: ") && strstr(said->err, "redis://HOST"));
+    said = capture("status", "-U", "localhost:6379", "x");
+    CHECK_INT(said->status, ==, 64);
+    CHECK(strstr(said->err, "snib: -U: ") && strstr(said->err, "redis://HOST"));
+    said = capture("doctor", "cache");
+    CHECK_INT(said->status, ==, 64);
+    CHECK(strstr(said->err, "snib: URL: ") && strstr(said->err, "redis://HOST"));
+    setenv("SNIB_URL", "localhost", 1);
+    said = capture("run", "x", "--", "true");
+    CHECK_INT(said->status, ==, 64);
+    CHECK(strstr(said->err, "snib: SNIB_URL: ") && strstr(said->err, "redis://HOST"));
+    setenv("SNIB_URL", "file:///no/such/parent/of/locks", 1);
+    said = capture("run", "x", "--", "true");
+    CHECK_INT(said->status, ==, 70);
+    CHECK(strstr(said->err, "SNIB_URL: ") && strstr(said->err, "mkdir -p"));
+}
+
 TEST(short_of_descriptors_is_70)
 {
     stage_file();

@@ -333,13 +333,18 @@ TEST(the_places_are_asked_in_order)
 
     write_place("etc/snib.conf", "url = redis://from-system\n");
     expect(config_url(&url), "redis://from-system");
-    CHECK(strstr(origin_said, "snib.conf") != NULL);
+    CHECK(strstr(origin_said, "snib.conf:1") != NULL);
 
     write_place("home/.config/snib.conf", "# nothing yet\n");
     expect(config_url(&url), "redis://from-system");
 
-    write_place("home/.config/snib.conf", "url = redis://from-home\n");
+    write_place("home/.config/snib.conf", "# here it is\n\nurl = redis://from-home\n");
     expect(config_url(&url), "redis://from-home");
+    CHECK(strstr(origin_said, "/.config/snib.conf:3") != NULL);
+
+    write_place("home/.config/snib.conf", "\nurl = from-home\n");
+    snib *client;
+    expect_failure(snib_open(&client, NULL, &error), SNIB_EINVAL, "/.config/snib.conf:2: URL");
 
     CHECK_INT(setenv("SNIB_URL", "redis://from-variable", 1), ==, 0);
     expect(config_url(&url), "redis://from-variable");

@@ -203,6 +203,17 @@ TEST(no_url_is_an_error)
     REFUSED("", "empty");
 }
 
+TEST(a_host_or_a_directory_alone_is_refused_with_the_url_to_write)
+{
+    REFUSED("localhost", "redis://HOST");
+    REFUSED("localhost:6379", "redis://HOST:PORT");
+    REFUSED("redis:6379", "redis://HOST:PORT");
+    REFUSED("127.0.0.1:6379", "redis://HOST:PORT");
+    REFUSED("cache.example", "file:///DIRECTORY");
+    REFUSED("/run/lock", "file:///DIRECTORY");
+    REFUSED("./locks", "absolute");
+}
+
 TEST(a_scheme_is_lower_case_and_starts_with_a_letter)
 {
     REFUSED("Redis://host", "scheme in lower case");
