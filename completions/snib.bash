@@ -7,6 +7,7 @@
 # Works with and without the bash-completion package; with it, the command behind `snib run NAME`
 # is completed by its own rules.
 
+_snib_commands='run hold status list break guard engines doctor'
 _snib_options_run='--nonblock --wait --conflict-exit-code --shared --exclusive --permits --also
     --url --ttl --min-hold --max-hold --on-lost --grace --label --require --retry --verbose --help
     -n -w -E -s -x -U -v -h'
@@ -20,7 +21,7 @@ _snib_options_guard='--token --help -h'
 _snib_options_engines='--json --help -h'
 _snib_options_doctor='--url --json --help -U -h'
 _snib_traits='fair shared counted leased ttl-per-lock token-span cross-host at-once
-    survives-server-loss breaks'
+    survives-server-loss breaks lists'
 
 # Readline breaks words at ':' and '=' too; a name or a URL is one word. Sets `words` up to the
 # cursor, and `raw`, where each of them starts in COMP_WORDS.
@@ -171,7 +172,11 @@ _snib() {
     command=${words[1]}
     if ((${#words[@]} <= 2)); then
         mapfile -t COMPREPLY < <(compgen -W \
-            'run hold status list break guard engines doctor --help --version' -- "$typed")
+            "$_snib_commands help --help --version" -- "$typed")
+        return
+    fi
+    if [[ $command == help ]]; then
+        ((${#words[@]} > 3)) || mapfile -t COMPREPLY < <(compgen -W "$_snib_commands" -- "$typed")
         return
     fi
     options=_snib_options_$command

@@ -75,7 +75,7 @@ end
 function __snib_traits
     set -l chosen (string match -r '.*,' -- (commandline -ct))
     for trait in fair shared counted leased ttl-per-lock token-span cross-host at-once \
-        survives-server-loss breaks
+        survives-server-loss breaks lists
         echo "$chosen$trait"
     end
 end
@@ -89,6 +89,9 @@ complete -c snib -n __snib_needs_command -a break -d 'ask the holder of a lock t
 complete -c snib -n __snib_needs_command -a guard -d 'refuse a file to those whose token is too old'
 complete -c snib -n __snib_needs_command -a engines -d 'the engines, and what each one promises'
 complete -c snib -n __snib_needs_command -a doctor -d 'what is promised here, and what to change'
+complete -c snib -n __snib_needs_command -a help -d 'all commands, or the options of one'
+complete -c snib -n '__snib_is help; and __snib_needs_subject' \
+    -a 'run hold status list break guard engines doctor'
 complete -c snib -n __snib_needs_command -s V -l version -d 'the version'
 complete -c snib -s h -l help -d 'options and statuses'
 

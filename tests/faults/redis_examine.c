@@ -60,6 +60,15 @@ static void must_find(const char *about, int verdict, const char *words)
     }
 }
 
+static const char *remedy_of(const char *about)
+{
+    int i = 0;
+    while (i < found.count && strcmp(found.each[i].about, about) != 0) {
+        i++;
+    }
+    return i < found.count ? found.each[i].remedy : "";
+}
+
 static bool has_no_keys(void *raw)
 {
     return raw_number(raw, "DBSIZE") == 0;
@@ -147,6 +156,7 @@ TEST(passwords_are_found_wrong_or_missing)
     server_redis(&server, extra);
     examine(url_of(server.port, ""));
     must_find("password", SNIB_BAD, "wants a password");
+    CHECK(strstr(remedy_of("password"), "passfile=") && !strstr(remedy_of("password"), "db="));
     snprintf(url, sizeof url, "redis://:wrong-sesame@127.0.0.1:%d", server.port);
     examine(url);
     must_find("address", SNIB_GOOD, "");
@@ -189,6 +199,7 @@ TEST(a_restart_is_found_and_what_it_means)
     snprintf(url, sizeof url, "redis://127.0.0.1:%d?state=%s/state", server.port, check_tmpdir());
     examine(url);
     must_find("age", SNIB_WARNING, "not seen before");
+    must_find("persistence", SNIB_GOOD, "not relied on (none, a restart loses all locks)");
     must_find("persistence", SNIB_GOOD, "for 68 s");
     snib *client = client_of(url);
     CHECK_INT(try_it(client, "report", NULL), ==, SNIB_OK);
@@ -197,6 +208,8 @@ TEST(a_restart_is_found_and_what_it_means)
     server_start(&server);
     examine(url);
     must_find("age", SNIB_WARNING, "in quarantine");
+    must_find("lock", SNIB_WARNING, "locks are not granted for another");
+    CHECK(strstr(remedy_of("lock"), "quarantine=no") != NULL);
 }
 
 TEST(a_clock_that_differs_is_found)

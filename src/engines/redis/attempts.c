@@ -246,6 +246,14 @@ void snib__attempts_error(struct snib__redis *r, struct snib__bid *b,
     if (b->phase == SNIB__BID_HELD) {
         return;
     }
+    char foreign[400];
+    if (error->kind == SNIB__ERROR_KIND) { /* the server's text does not name the key */
+        snprintf(foreign, sizeof foreign,
+                 "the key %.80s:{%.200s} is not a lock of snib but another program's; choose "
+                 "another prefix= or name",
+                 r->settings.prefix, b->claim->name);
+        text = foreign;
+    }
     if (b->claim->may_queue && (error->kind == SNIB__ERROR_LATER || b->phase == SNIB__BID_QUEUED)) {
         answer_unknown(r, b, text);
     } else {

@@ -38,6 +38,16 @@ static void tell(const struct report *p, int verdict, const char *about, const c
 
 /* ---- The way to it ---------------------------------------------------------------------- */
 
+static const char *remedy_of_denial(const struct report *p)
+{
+    if (strstr(p->e->why, "DB index") || strstr(p->e->why, "SELECT")) {
+        return "correct db= in the URL";
+    }
+    return p->r->settings.credentials.password[0]
+               ? "correct USER:PASSWORD@ in the URL, or the file of passfile="
+               : "redis://:PASSWORD@HOST in snib.conf (chmod 600), or passfile=FILE in the URL";
+}
+
 /* Lost: what comes after the address was not found out. */
 static void tell_loss(const struct report *p)
 {
@@ -46,8 +56,7 @@ static void tell_loss(const struct report *p)
     switch (e->lost ? e->how : SNIB__LOSS_CUT) {
     case SNIB__LOSS_DENIED:
         tell(p, SNIB_GOOD, "address", NULL, "%s answers", where);
-        tell(p, SNIB_BAD, "password", "correct USER:PASSWORD@ in the URL, passfile= or db=", "%s",
-             e->why);
+        tell(p, SNIB_BAD, "password", remedy_of_denial(p), "%s", e->why);
         break;
     case SNIB__LOSS_ALIEN:
         tell(p, SNIB_BAD, "address", "correct host and port in the URL", "%s: %s", where, e->why);
@@ -163,16 +172,16 @@ static void tell_eviction(const struct report *p)
 static void describe_persistence(const struct snib__fitness *f, char *out, size_t size)
 {
     if (snib__fitness_durable(f)) {
-        snprintf(out, size, "AOF, fsync always: a restart loses nothing");
+        snprintf(out, size, "AOF with fsync always, a restart loses nothing");
     } else if (f->aof) {
-        snprintf(out, size, "AOF, fsync %s: a restart can lose the last moments",
+        snprintf(out, size, "AOF with fsync %s, a restart can lose the last moments",
                  f->fsync[0] ? f->fsync : "unknown");
     } else if (f->save[0]) {
-        snprintf(out, size, "snapshots (save %s): a restart loses what is younger", f->save);
+        snprintf(out, size, "snapshots (save %s), a restart loses what is younger", f->save);
     } else if (f->saves_known) {
-        snprintf(out, size, "none: a restart loses all locks");
+        snprintf(out, size, "none, a restart loses all locks");
     } else {
-        snprintf(out, size, "no AOF: a restart loses what no snapshot has");
+        snprintf(out, size, "no AOF, a restart loses what no snapshot has");
     }
 }
 
@@ -195,8 +204,9 @@ static void tell_persistence(const struct report *p)
              "%s; with quarantine=no, locks that are still held are then given to others", text);
     } else {
         tell(p, SNIB_GOOD, "persistence", NULL,
-             "%s; then nothing is granted for %.0f s to those who have seen it before", text,
-             (double)rule->span_ms / 1000);
+             "not relied on (%s): after a restart nothing is granted for %.0f s to those who have "
+             "seen this server before, so no lock is given twice",
+             text, (double)rule->span_ms / 1000);
     }
 }
 
@@ -243,6 +253,7 @@ static void tell_clock(const struct report *p)
 static void tell_rights(const struct report *p)
 {
     const struct snib__examination *e = p->e;
+    int64_t left_ms = snib__node_quarantine_left_ms(&p->r->node);
     static const char remedy[] = "ACL SETUSER as in docs/redis-protocol.md, section 7";
     if (e->denied[0]) {
         tell(p, SNIB_BAD, "rights", remedy, "denied, and needed: %s", e->denied);
@@ -255,6 +266,11 @@ static void tell_rights(const struct report *p)
     if (e->broken[0]) {
         tell(p, SNIB_BAD, "lock", "see the other findings", "a lock of its own failed: %s",
              e->broken);
+    } else if (left_ms > 0) {
+        tell(p, SNIB_WARNING, "lock", "wait; or quarantine=no, if this server kept its data",
+             "locks are not granted for another %.0f s: the server was restarted, and those it may "
+             "have forgotten may still be held",
+             (double)left_ms / 1000);
     } else {
         tell(p, SNIB_GOOD, "lock", NULL, "taken, renewed and given back");
     }
