@@ -6,8 +6,8 @@
 
 /* The URL that a command was given, or none. */
 struct client_url {
-    char *secret;   /* a copy, wiped when freed; NULL: as configured */
-    char *argument; /* where it stood, hidden */
+    char *secret;       /* a copy, wiped when freed; NULL: as configured */
+    char *argument;     /* where it stood, hidden */
     const char *option; /* what it is called in an error; NULL: -U */
 };
 

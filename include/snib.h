@@ -153,7 +153,8 @@ void snib_close(snib *client);
  * for "file:". */
 const char *snib_url(const snib *client);
 
-/* Where that URL comes from: "given" to snib_open, "SNIB_URL", "/etc/snib.conf:3", "the default". */
+/* Where that URL comes from: "given" to snib_open, "SNIB_URL", "/etc/snib.conf:3", "the default".
+ */
 const char *snib_origin(const snib *client);
 
 /* ---- Acquire and release ---------------------------------------------------------------- */

@@ -132,8 +132,7 @@ static int read_line(char **out, const struct line *line, snib_error *err)
 }
 
 /* `text` has a NUL behind its `size` bytes, and is written to. */
-static int read_lines(struct found *out, const char *path, char *text, size_t size,
-                      snib_error *err)
+static int read_lines(struct found *out, const char *path, char *text, size_t size, snib_error *err)
 {
     struct line line = {.path = path, .number = 1};
     for (char *end = text + size; text < end; line.number++) {

@@ -82,8 +82,8 @@ TEST(a_name_that_is_an_open_descriptor_is_warned_of_with_the_path_to_use)
     stage_file();
     snprintf(path, sizeof path, "%s/job.lock", check_tmpdir());
     setenv("FILE", path, 1);
-    const struct capture *said = capture_command((const char *const[]){
-        "bash", "-c", STAGE_SNIB " run -n 9 true 9>\"$FILE\"", NULL});
+    const struct capture *said = capture_command(
+        (const char *const[]){"bash", "-c", STAGE_SNIB " run -n 9 true 9>\"$FILE\"", NULL});
     CHECK_INT(said->status, ==, 0);
     CHECK(strstr(said->err, "not descriptor 9") != NULL);
     CHECK(strstr(said->err, path) != NULL);

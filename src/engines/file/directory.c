@@ -134,10 +134,11 @@ static int create(struct directory *d, struct failure *why)
             return 0;
         }
         if (sys == ENOENT) {
-            return snib__file_fail(why, snib__file_failure_code(sys), sys,
-                                   "cannot create %.200s: %s above it; mkdir -p -m 700 it, or leave "
-                                   "it out: file: has a directory of its own for every user",
-                                   d->path, strerror(sys));
+            return snib__file_fail(
+                why, snib__file_failure_code(sys), sys,
+                "cannot create %.200s: %s above it; mkdir -p -m 700 it, or leave "
+                "it out: file: has a directory of its own for every user",
+                d->path, strerror(sys));
         }
         return snib__file_fail(
             why, snib__file_failure_code(sys), sys,
@@ -257,10 +258,11 @@ static int open_checked(struct directory *d, struct failure *why)
     if (fd < 0) {
         int sys = errno;
         if (sys == ELOOP || sys == ENOTDIR) {
-            return snib__file_fail(why, SNIB_EUNSAFE, sys,
-                                   "%.200s is a symbolic link or not a directory; name the directory "
-                                   "itself, by its real path",
-                                   d->path);
+            return snib__file_fail(
+                why, SNIB_EUNSAFE, sys,
+                "%.200s is a symbolic link or not a directory; name the directory "
+                "itself, by its real path",
+                d->path);
         }
         return snib__file_fail(why, snib__file_failure_code(sys), sys, "cannot open %.200s: %s",
                                d->path, strerror(sys));
