@@ -17,6 +17,7 @@ static char spelt[4][300];
 static void spell(void)
 {
     const char *folder = check_tmpdir();
+    stage_file(); /* not the directory of this user */
     snprintf(spelt[0], sizeof spelt[0], "%s/job", folder);
     snprintf(spelt[1], sizeof spelt[1], "%s//job", folder);
     snprintf(spelt[2], sizeof spelt[2], "%s/./job", folder);
