@@ -6,9 +6,8 @@
 
 #include "engines/redis/bid.h"
 
-#define FIRST_FEW                                                                                  \
-    3 /* in line; they ask often, so that if one of them is dead the next one looks                \
-       */
+/* In line; they ask often, so that if one of them is dead the next one looks. */
+#define FIRST_FEW 3
 
 /* A call for a bid; `before` is the one that it repeats, or NULL. */
 static struct snib__redis_call begin_call(const struct snib__redis *r, enum snib__call_kind kind,
