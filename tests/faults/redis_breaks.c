@@ -126,3 +126,49 @@ TEST(a_short_hold_opens_no_subscription)
     snib_close(client);
     redisFree(raw);
 }
+
+/* Rights that were enough before there was that channel. */
+static const char *narrow_user(redisContext *raw)
+{
+    static char url[128];
+    raw_number(raw, "ACL SETUSER locks on >p resetkeys resetchannels -@all ~snib:* &snib:inbox:* "
+                    "+evalsha +eval +hmget +hset +hget +hgetall +hdel +hexists +pexpireat +info "
+                    "+time +publish +subscribe +pubsub|numsub +ping +select +client|setname");
+    snprintf(url, sizeof url, "redis://locks:p@127.0.0.1:%d?quarantine=no", server.port);
+    return url;
+}
+
+TEST(who_may_not_hear_of_breaks_stands_in_line_all_the_same)
+{
+    server_redis(&server, NULL);
+    redisContext *raw = raw_open(server.port);
+    const char *url = narrow_user(raw);
+    struct helper *helpers = helpers_new(1, url, "report");
+    helpers_spawn(helpers, 1);
+    snib *client = client_of(url);
+    snib_lease *lease = take(client, "report", NULL);
+    check_flag_set(&helpers->go);
+    await_line(raw, "report", 1);
+    give(&lease);
+    helper_must_hold(helpers);
+    helper_end(helpers);
+    snib_close(client);
+    redisFree(raw);
+}
+
+TEST(who_may_not_tell_of_a_break_breaks_all_the_same)
+{
+    snib_error error = {0};
+    struct ear ear = {0};
+    server_redis(&server, NULL);
+    redisContext *raw = raw_open(server.port);
+    snib *client = client_of(narrow_user(raw));
+    snib *other = client_of(url_of(server.port, ""));
+    snib_lease *lease = take_listening(other, &ear);
+    CHECK_OK(snib_seize(client, "report", snib_token(lease), &error), error.message);
+    CHECK_INT(try_it(client, "report", NULL), ==, SNIB_OK);
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    snib_close(other);
+    snib_close(client);
+    redisFree(raw);
+}

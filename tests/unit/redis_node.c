@@ -49,6 +49,11 @@ static void on_inbox_ready(struct snib__node *node)
     ((struct listener *)node->owner)->ready = true;
 }
 
+static void on_inbox_hears(struct snib__node *node)
+{
+    (void)node;
+}
+
 static void on_inbox_failed(struct snib__node *node)
 {
     (void)node;
@@ -60,6 +65,7 @@ static const struct snib__node_upcalls upcalls = {
     .down = on_down,
     .message = on_message,
     .inbox_ready = on_inbox_ready,
+    .inbox_hears = on_inbox_hears,
     .inbox_failed = on_inbox_failed,
 };
 

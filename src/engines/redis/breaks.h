@@ -15,7 +15,7 @@ void snib__breaks_ask(struct snib__redis *, struct snib__bid *);
 /* Open the inbox if it is time; when to come back. */
 int64_t snib__breaks_keep_time(struct snib__redis *, int64_t now_ns);
 
-/* What the node says: the inbox is open, or "WHO KEY", a lock of that key was broken. */
+/* What the node says: breaks are heard from now on; or "WHO KEY", a lock of that key was broken. */
 void snib__breaks_ready(struct snib__redis *);
 void snib__breaks_message(struct snib__redis *, const char *message);
 

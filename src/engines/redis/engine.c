@@ -126,9 +126,13 @@ static void on_broken(struct snib__node *node, const char *text)
 
 static void on_inbox_ready(struct snib__node *node)
 {
-    snib__breaks_ready(node->owner);
     snib__handover_ready(node->owner);
     snib__examine_inbox(node->owner);
+}
+
+static void on_inbox_hears(struct snib__node *node)
+{
+    snib__breaks_ready(node->owner);
 }
 
 static void on_inbox_failed(struct snib__node *node)
@@ -144,6 +148,7 @@ static const struct snib__node_upcalls node_upcalls = {
     .message = on_message,
     .broken = on_broken,
     .inbox_ready = on_inbox_ready,
+    .inbox_hears = on_inbox_hears,
     .inbox_failed = on_inbox_failed,
 };
 

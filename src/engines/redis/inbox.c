@@ -2,7 +2,8 @@
 /*
  * The inbox: one subscription, where grants are delivered.
  *
- * A second channel, which all inboxes of a prefix share, tells who broke which lock (breaks.c).
+ * A second channel, which all inboxes of a prefix share, tells who broke which lock (breaks.c). It
+ * is asked for by itself: a user who may not hear that channel stands in line all the same.
  *
  * Opened when the first claim has to wait, on a connection of its own; its channel has a random
  * name that is new with each connection, so that a count of its subscribers answers "is this very
@@ -40,8 +41,12 @@ static void greet(struct snib__connection *c)
     }
     snprintf(inbox->broken, sizeof inbox->broken, "%.100s:broken", inbox->prefix);
     snib__greeting_send(&inbox->greeting, c, inbox->credentials, SNIB__GREET_RUN);
-    snib__command_words(&command, "SUBSCRIBE", inbox->name, inbox->broken, (char *)NULL);
-    (void)snib__connection_ask(c, &call, &command);
+    snib__command_words(&command, "SUBSCRIBE", inbox->name, (char *)NULL);
+    if (snib__connection_ask(c, &call, &command)) {
+        /* Its answer comes when we listen already, and is none of the calls'. */
+        snib__command_words(&command, "SUBSCRIBE", inbox->broken, (char *)NULL);
+        (void)snib__connection_say(c, &command);
+    }
 }
 
 static const char elsewhere[] = "the subscription is at another run of the server";
@@ -88,7 +93,9 @@ static void on_reply(struct snib__connection *c, struct snib__redis_call *call,
         } else if (strcmp(channel, inbox->broken) == 0) {
             inbox->upcalls->broken(inbox, text);
         }
-    }
+    } else if (strcmp(snib__reply_text(reply, 0), "subscribe") == 0) {
+        inbox->upcalls->hears(inbox); /* of breaks, too */
+    } /* else it may not; who holds learns of them at its next renewal */
 }
 
 static void on_lost(struct snib__connection *c, struct snib__redis_call *call, enum snib__loss how)

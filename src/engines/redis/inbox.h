@@ -17,6 +17,7 @@ struct snib__inbox_upcalls {
     void (*message)(struct snib__inbox *, const char *text);
     void (*broken)(struct snib__inbox *, const char *text); /* what was said to everybody */
     void (*ready)(struct snib__inbox *);
+    void (*hears)(struct snib__inbox *);  /* and what is said to everybody, from now on */
     void (*failed)(struct snib__inbox *); /* it could not be opened; tried again after a pause */
 };
 

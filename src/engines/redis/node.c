@@ -128,6 +128,12 @@ static void on_inbox_ready(struct snib__inbox *inbox)
     node->upcalls->inbox_ready(node);
 }
 
+static void on_inbox_hears(struct snib__inbox *inbox)
+{
+    struct snib__node *node = inbox->owner;
+    node->upcalls->inbox_hears(node);
+}
+
 static void on_inbox_failed(struct snib__inbox *inbox)
 {
     struct snib__node *node = inbox->owner;
@@ -138,6 +144,7 @@ static const struct snib__inbox_upcalls inbox_upcalls = {
     .message = on_message,
     .broken = on_broken,
     .ready = on_inbox_ready,
+    .hears = on_inbox_hears,
     .failed = on_inbox_failed,
 };
 

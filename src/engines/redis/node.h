@@ -32,6 +32,7 @@ struct snib__node_upcalls {
     void (*message)(struct snib__node *, const char *text); /* in the inbox */
     void (*broken)(struct snib__node *, const char *text);  /* who broke what */
     void (*inbox_ready)(struct snib__node *);
+    void (*inbox_hears)(struct snib__node *); /* of breaks, from now on */
     void (*inbox_failed)(struct snib__node *);
 };
 

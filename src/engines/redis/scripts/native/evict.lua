@@ -43,8 +43,8 @@ if changed then
     --@include pump.lua
     --@include store.lua
 end
-if news then
-    call('PUBLISH', ARGV[6], ARGV[5] .. ' ' .. key)
+if news then -- a word that is not allowed undoes nothing
+    redis.pcall('PUBLISH', ARGV[6], ARGV[5] .. ' ' .. key)
 end
 if answer == 'ASKED' then
     return { answer, now, left }
