@@ -172,3 +172,66 @@ TEST(who_may_not_tell_of_a_break_breaks_all_the_same)
     snib_close(client);
     redisFree(raw);
 }
+
+/* What was said of a lock that turned out to be ours is not said again when it is lost otherwise.
+ */
+TEST(nobody_is_blamed_for_what_he_did_not_do)
+{
+    struct ear ear = {0};
+    server_redis(&server, NULL);
+    redisContext *raw = raw_open(server.port);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take_listening(client, &ear);
+    await_listener(raw);
+    long long asked = raw_calls(raw, "evalsha");
+    CHECK_INT(raw_number(raw, "PUBLISH snib:broken %s", "innocent:1 snib:{report}"), ==, 1);
+    int64_t until = check_now_ns() + check_ms(10000) * 1000000;
+    while (raw_calls(raw, "evalsha") == asked) { /* it has heard, and asks */
+        CHECK(check_now_ns() < until);
+        check_sleep_ms(20);
+    }
+    CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK);
+    CHECK_INT(raw_number(raw, "DEL snib:{report}"), ==, 1);
+    CHECK_INT(snib_verify(lease, NULL), ==, SNIB_ELOST);
+    must_be_told(client, &ear);
+    CHECK(strstr(ear.why, "innocent") == NULL);
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    snib_close(client);
+    redisFree(raw);
+}
+
+/* Two locks are taken away by two, and all of it is heard before anything is answered. */
+TEST(each_loss_names_its_own_breaker)
+{
+    enum { LOCKS = 2 };
+    static const char *const names[LOCKS] = {"one", "two"};
+    struct ear ears[LOCKS] = {0};
+    snib_lease *leases[LOCKS];
+    server_redis(&server, NULL);
+    redisContext *raw = raw_open(server.port);
+    snib *client = client_of(url_of(server.port, ""));
+    for (int i = 0; i < LOCKS; i++) {
+        snib_options options = waiting(0);
+        options.on_event = note_loss;
+        options.arg = &ears[i];
+        options.ttl_ms = 60000;
+        leases[i] = take(client, names[i], &options);
+    }
+    await_listener(raw);
+    freeReplyObject(redisCommand(raw, "MULTI"));
+    for (int i = 0; i < LOCKS; i++) {
+        freeReplyObject(redisCommand(raw, "DEL snib:{%s}", names[i]));
+        freeReplyObject(redisCommand(raw, "PUBLISH snib:broken %s%s%s%s%s", "by-", names[i],
+                                     ":1 snib:{", names[i], "}"));
+    }
+    freeReplyObject(redisCommand(raw, "EXEC"));
+    for (int i = 0; i < LOCKS; i++) {
+        char whom[40];
+        must_be_told(client, &ears[i]);
+        snprintf(whom, sizeof whom, "taken away by by-%s:1", names[i]);
+        CHECK_STR(ears[i].why, whom);
+        CHECK_INT(snib_release(&leases[i], NULL), ==, SNIB_ELOST);
+    }
+    snib_close(client);
+    redisFree(raw);
+}

@@ -15,11 +15,17 @@
 #include "engines/redis/asks.h"
 #include "engines/redis/bid.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define WHILE_NS (500 * SNIB__MS)
 #define FEW 64
+
+void snib__breaks_deny(struct snib__bid *b)
+{
+    free(b->breaker);
+    b->breaker = NULL;
+}
 
 void snib__breaks_listen(struct snib__redis *r, struct snib__bid *b)
 {
@@ -42,6 +48,7 @@ void snib__breaks_unlisten(struct snib__redis *r, struct snib__bid *b)
         return;
     }
     b->listens = false;
+    snib__breaks_deny(b);
     snib__list_remove(&b->in_breaks);
     if (--breaks->count == 0 && breaks->open) {
         breaks->open = false;
@@ -101,10 +108,18 @@ void snib__breaks_message(struct snib__redis *r, const char *message)
     for (struct snib__list *l = all->after; l != all; l = l->after) {
         struct snib__bid *b = SNIB__OF(l, struct snib__bid, in_breaks);
         if (strcmp(b->claim->name, name) == 0) {
-            snprintf(r->breaks.who, sizeof r->breaks.who, "%.*s", (int)(space - message), message);
-            b->broken = true;
+            snib__breaks_deny(b); /* without memory, nobody is named */
+            b->breaker = strndup(message, (size_t)(space - message));
             snib__breaks_ask(r, b);
         }
     }
     snib__node_flush(&r->node);
+}
+
+void snib__breaks_close(struct snib__redis *r)
+{
+    struct snib__list *all = &r->breaks.bids;
+    for (struct snib__list *l = all->after; l != all; l = l->after) {
+        snib__breaks_deny(SNIB__OF(l, struct snib__bid, in_breaks));
+    }
 }

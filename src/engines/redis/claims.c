@@ -126,14 +126,13 @@ void snib__claims_release(struct snib__claim *claim)
 
 /* ---- Answers to a renewal and a release ------------------------------------------------- */
 
-static void on_renew_lost(struct snib__redis *r, struct snib__bid *b,
-                          const struct snib__layout_answer *a)
+static void on_renew_lost(struct snib__bid *b, const struct snib__layout_answer *a)
 {
     char why[160] = "the server no longer has it";
     if (a->word == SNIB__ANSWER_BROKEN) { /* it stays there until we release it */
         snprintf(why, sizeof why, "broken by %.120s", a->holder);
-    } else if (b->broken) {
-        snprintf(why, sizeof why, "taken away by %.120s", r->breaks.who);
+    } else if (b->breaker) {
+        snprintf(why, sizeof why, "taken away by %.120s", b->breaker);
     }
     struct snib__result lost = {.status = SNIB__LOST, .reason = why};
     answer(b, SNIB__RENEW, &lost);
@@ -149,12 +148,14 @@ static void on_renew(struct snib__redis *r, struct snib__bid *b,
         return;
     }
     if (a->word != SNIB__ANSWER_HELD) {
-        on_renew_lost(r, b, a);
+        on_renew_lost(b, a);
         return;
     }
     snib__breaks_listen(r, b);
     if (b->doubts) {
         snib__breaks_ask(r, b);
+    } else {
+        snib__breaks_deny(b);
     }
     struct snib__result held = {
         .status = SNIB__HELD,

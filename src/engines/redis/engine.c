@@ -186,6 +186,7 @@ static void close_session(struct snib__session *session)
     }
     snib__node_close(&r->node);
     snib__debts_close(r);
+    snib__breaks_close(r);
     snib__settings_free(r);
     snib__table_free(&r->bids);
     r->session = NULL;

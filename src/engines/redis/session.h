@@ -76,8 +76,8 @@ struct snib__bid {
     bool by_itself;       /* which the core has not asked for */
     bool doubts;          /* it must be asked for once more */
     bool listens;         /* for breaks */
-    bool broken;          /* has heard of one, of this name */
     unsigned under_way;   /* calls that name it */
+    char *breaker;        /* who says that he broke it; NULL: nobody, or it was not so */
 };
 
 /* Those that stand in line, or want to. */
@@ -93,7 +93,6 @@ struct snib__redis_breaks {
     size_t count;
     bool open;       /* the inbox is wanted for them */
     int64_t open_ns; /* when it will be */
-    char who[120];   /* the last one who broke one of them */
 };
 
 struct snib__redis {
