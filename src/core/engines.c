@@ -24,6 +24,7 @@
 
 extern const struct snib__engine snib__engine_file;
 extern const struct snib__engine snib__engine_redis;
+extern const struct snib__engine snib__engine_zookeeper;
 
 struct row {
     const char *scheme;
@@ -38,6 +39,8 @@ static const struct row rows[] = {
     {.scheme = "file", .built_in = &snib__engine_file},
     {.scheme = "redis", .built_in = &snib__engine_redis},
     {.scheme = "unix", .built_in = &snib__engine_redis},
+    {.scheme = "zookeeper", .built_in = &snib__engine_zookeeper},
+    {.scheme = "zookeepers", .built_in = &snib__engine_zookeeper},
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])
@@ -153,7 +156,6 @@ static const char *const not_yet[][2] = {
     {"redis+sentinel", "Redis Sentinel is not there yet: name the master itself, redis://HOST"},
     {"redis+cluster", "Redis Cluster is not there yet"},
     {"redlock", "Redlock is not there yet"},
-    {"zookeeper", "ZooKeeper is not there yet"},
     {"etcd", "etcd is not there yet"},
     {"mysql", "MySQL is not there yet"},
     {"postgres", "PostgreSQL is not there yet"},

@@ -19,6 +19,7 @@
  */
 #include "conformance.h"
 #include "server.h"
+#include "server_zookeeper.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,9 +64,25 @@ static void make_redis_place(char *url, size_t size, const char *server)
     snprintf(url, size, "%s&prefix=%s", server, unique());
 }
 
+static void start_zookeeper(char *url, size_t size)
+{
+    static struct server zookeeper;
+    server_zookeeper(&zookeeper, NULL);
+    snprintf(url, size, "zookeeper://127.0.0.1:%d", zookeeper.port);
+}
+
+static void make_zookeeper_place(char *url, size_t size, const char *server)
+{
+    snprintf(url, size, "%s/snib/%s", server, unique());
+}
+
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
     {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_redis_place},
+    {.name = "zookeeper",
+     .scheme = "zookeeper",
+     .start = start_zookeeper,
+     .make_place = make_zookeeper_place},
 };
 
 static const struct engine_row *row_under_test(void)

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SNIB_ZOOKEEPER_EXAMINE_H
+#define SNIB_ZOOKEEPER_EXAMINE_H
+
+#include "engines/zookeeper/queries.h"
+
+void snib__zk_examine(struct snib__query *);
+
+/* For drive: descriptors to poll, at most one; what became ready; what time it is. */
+size_t snib__zk_examine_poll(struct snib__zk *, struct pollfd *);
+void snib__zk_examine_step(struct snib__zk *, short revents);
+void snib__zk_examine_tick(struct snib__zk *, int64_t now_ns);
+void snib__zk_examine_end(struct snib__zk *);
+
+#endif
