@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the tests of the ZooKeeper engine share: clients, workers that write down what they believe,
+ * and a look at what is left.
+ */
+#ifndef SNIB_TESTS_ZOOKEEPER_WORLD_H
+#define SNIB_TESTS_ZOOKEEPER_WORLD_H
+
+#include "check.h"
+#include "overlap.h"
+#include "proxy.h"
+#include "server_zookeeper.h"
+#include "snib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAY_BE_UNUSED __attribute__((unused))
+
+enum { PATIENCE_MS = 15000 };
+
+/* With a path of our own: "" or more parameters behind. */
+MAY_BE_UNUSED static const char *url_of(int port, const char *parameters)
+{
+    enum { URLS = 8 };
+    static char urls[URLS][512];
+    static int next;
+    char *url = urls[next++ % URLS];
+    snprintf(url, sizeof urls[0], "zookeeper://127.0.0.1:%d/snib%s%s", port,
+             parameters[0] ? "?" : "", parameters);
+    return url;
+}
+
+MAY_BE_UNUSED static snib *client_of(const char *url)
+{
+    snib *client = NULL;
+    snib_error error = {0};
+    CHECK_OK(snib_open(&client, url, &error), error.message);
+    return client;
+}
+
+MAY_BE_UNUSED static snib_options waiting(int64_t wait_ms)
+{
+    snib_options options = SNIB_OPTIONS;
+    options.wait_ms = wait_ms;
+    return options;
+}
+
+MAY_BE_UNUSED static snib_lease *take(snib *client, const char *name)
+{
+    snib_lease *lease = NULL;
+    snib_error error = {0};
+    snib_options options = waiting(check_ms(PATIENCE_MS));
+    CHECK_OK(snib_acquire(&lease, client, name, &options, &error), error.message);
+    return lease;
+}
+
+MAY_BE_UNUSED static void give(snib_lease **lease)
+{
+    snib_error error = {0};
+    CHECK_OK(snib_release(lease, &error), error.message);
+}
+
+/* ---- What is left ----------------------------------------------------------------------- */
+
+static int count_seen(const snib_seen *seen, void *arg)
+{
+    (void)seen;
+    ++*(int *)arg;
+    return 0;
+}
+
+/* Holders and waiters together; -1: no answer. */
+MAY_BE_UNUSED static int count_at(snib *client, const char *name)
+{
+    int count = 0;
+    return snib_inspect(client, name, count_seen, &count, NULL) == SNIB_OK ? count : -1;
+}
+
+struct look {
+    snib *client;
+    const char *name;
+};
+
+static bool nobody(void *arg)
+{
+    struct look *look = arg;
+    return count_at(look->client, look->name) == 0;
+}
+
+/* No node may be left of those who gave up, gave back or failed. */
+MAY_BE_UNUSED static void await_nobody(snib *client, const char *name)
+{
+    struct look look = {client, name};
+    CHECK(check_until(nobody, &look, PATIENCE_MS));
+}
+
+/* ---- Workers: take it, believe in it for a while, give it back ---------------------------- */
+
+enum { WORKERS = 4 };
+
+struct world {
+    struct overlap_log *log;
+    char urls[WORKERS][512];
+    struct check_flag stop;
+    _Atomic int granted;
+    _Atomic int next;
+};
+
+/* For so long, or until told to stop (NULL: never), or as long as the lease lasts. */
+static void believe(struct overlap_log *log, snib_lease *lease, int64_t span_ns,
+                    struct check_flag *stop)
+{
+    struct overlap_grant grant = {.name = 1, .token = snib_token(lease)};
+    size_t belief = overlap_begin(log, &grant);
+    int64_t end = check_now_ns() + span_ns;
+    for (;;) {
+        int64_t now = check_now_ns();
+        int64_t left_ms = snib_left_ms(lease);
+        if (left_ms <= 0 || now >= end || (stop != NULL && check_flag_is_set(stop))) {
+            break;
+        }
+        overlap_deadline(log, belief, now + left_ms * 1000000);
+        check_sleep_ms(1);
+    }
+    overlap_end(log, belief);
+}
+
+static void work(void *arg)
+{
+    struct world *world = arg;
+    int number = atomic_fetch_add(&world->next, 1);
+    snib *client = client_of(world->urls[number]);
+    while (!check_flag_is_set(&world->stop)) {
+        snib_options options = waiting(number % 2 == 0 ? 300 : 5000);
+        snib_lease *lease = NULL;
+        options.flags = SNIB_RETRY;
+        if (snib_acquire(&lease, client, "report", &options, NULL) != SNIB_OK) {
+            check_sleep_ms(5);
+            continue;
+        }
+        believe(world->log, lease, (number + 1) * INT64_C(3000000), NULL);
+        snib_release(&lease, NULL);
+        atomic_fetch_add(&world->granted, 1);
+    }
+    snib_close(client);
+}
+
+MAY_BE_UNUSED static struct world *world_new(void)
+{
+    struct world *world = check_shared(sizeof *world);
+    world->log = overlap_open(200000);
+    return world;
+}
+
+MAY_BE_UNUSED static void world_start(struct world *world, pid_t pids[WORKERS])
+{
+    for (int i = 0; i < WORKERS; i++) {
+        pids[i] = check_spawn(work, world);
+    }
+}
+
+static bool granted_more(void *arg)
+{
+    struct world *world = arg;
+    return atomic_load(&world->granted) > 0;
+}
+
+/* Life goes on within the time given. */
+MAY_BE_UNUSED static void world_goes_on(struct world *world, int within_ms)
+{
+    atomic_store(&world->granted, 0);
+    CHECK(check_until(granted_more, world, within_ms));
+}
+
+MAY_BE_UNUSED static void world_end(struct world *world, pid_t pids[WORKERS])
+{
+    check_flag_set(&world->stop);
+    for (int i = 0; i < WORKERS; i++) {
+        check_join(pids[i], 20000);
+    }
+    overlap_assert(world->log);
+}
+
+#endif
