@@ -71,6 +71,15 @@ static void start_zookeeper(char *url, size_t size)
     snprintf(url, size, "zookeeper://127.0.0.1:%d", zookeeper.port);
 }
 
+static void start_zookeeper_ensemble(char *url, size_t size)
+{
+    static struct server members[ZOOKEEPER_MEMBERS];
+    server_zookeeper_ensemble_init(members);
+    server_zookeeper_ensemble_start(members, NULL, NULL);
+    snprintf(url, size, "zookeeper://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", members[0].port,
+             members[1].port, members[2].port);
+}
+
 static void make_zookeeper_place(char *url, size_t size, const char *server)
 {
     snprintf(url, size, "%s/snib/%s", server, unique());
@@ -81,7 +90,12 @@ static const struct engine_row rows[] = {
     {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_redis_place},
     {.name = "zookeeper",
      .scheme = "zookeeper",
+     .lacks = SNIB_TRAIT_SURVIVES_SERVER_LOSS, /* one server */
      .start = start_zookeeper,
+     .make_place = make_zookeeper_place},
+    {.name = "zookeeper-ensemble",
+     .scheme = "zookeeper",
+     .start = start_zookeeper_ensemble,
      .make_place = make_zookeeper_place},
 };
 

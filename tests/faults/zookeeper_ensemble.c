@@ -202,6 +202,68 @@ TEST_LIMIT(a_client_that_knows_more_servers_leaves_one_that_is_cut_off, 60)
     snib_close(client);
 }
 
+/* ---- The doctor ---------------------------------------------------------------------------- */
+
+struct findings {
+    int count[3]; /* by verdict */
+    char all[4096];
+};
+
+static int note_finding(const snib_finding *finding, void *arg)
+{
+    struct findings *findings = arg;
+    size_t used = strlen(findings->all);
+    findings->count[finding->verdict]++;
+    snprintf(findings->all + used, sizeof findings->all - used, "%s: %s\n", finding->about,
+             finding->text);
+    CHECK(finding->verdict == SNIB_GOOD || finding->remedy != NULL ||
+          strcmp(finding->about, "ensemble") == 0);
+    return 0;
+}
+
+static void examine(const char *url, struct findings *findings)
+{
+    snib_error error = {0};
+    snib *client = client_of(url);
+    memset(findings, 0, sizeof *findings);
+    CHECK_OK(snib_examine(client, note_finding, findings, &error), error.message);
+    snib_close(client);
+}
+
+static void must_say(const struct findings *findings, const char *text)
+{
+    if (strstr(findings->all, text) == NULL) {
+        FAIL("'%s' is not among the findings:\n%s", text, findings->all);
+    }
+}
+
+TEST_LIMIT(an_examination_tells_what_every_server_is, 60)
+{
+    struct findings findings;
+    begin();
+    examine(ensemble_url("session=10s"), &findings);
+    CHECK_INT(findings.count[SNIB_WARNING] + findings.count[SNIB_BAD], ==, 0);
+    must_say(&findings, ": leader, version 3.");
+    must_say(&findings, ": follower, version 3.");
+    must_say(&findings, "3 of 3 servers serve");
+    must_say(&findings, "session: 10.0 s (asked for: 10.0 s), of which 6.2 s are certain");
+    must_say(&findings, "is not there yet");
+    server_kill(&members[follower()]);
+    (void)server_zookeeper_leader(members);
+    examine(ensemble_url("session=300s"), &findings);
+    CHECK_INT(findings.count[SNIB_WARNING], ==, 3); /* a server, the ensemble, the session */
+    must_say(&findings, "2 of 3 servers serve");
+    must_say(&findings, "session: 120.0 s (asked for: 300.0 s)");
+    server_kill(&members[leader]);
+    char mode[32];
+    while (server_zookeeper_mode(&members[3 - leader - follower()], mode)[0] != '\0') {
+        check_sleep_ms(50); /* it takes a while to notice */
+    }
+    examine(ensemble_url("timeout=1s"), &findings);
+    CHECK_INT(findings.count[SNIB_BAD], ==, 2);
+    must_say(&findings, "none of the servers serves");
+}
+
 /* ---- What was asked before the server changed ---------------------------------------------- */
 
 TEST_LIMIT(readers_and_writers_on_different_servers_exclude_each_other, 60)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define JAR "/usr/share/java/zookeeper.jar"
+#define NETTY "/usr/share/java/netty-codec.jar" /* for TLS; Debian's jar does not name it */
 
 static const char settings[] = "tickTime=%d\\n"
                                "dataDir=@FOLDER@/data\\n"
@@ -100,7 +101,7 @@ static void prepare(struct server *server, const char *more)
                     "mkdir -p data && printf '%s%s\\n' >zoo.cfg && "
                     "{ [ -z \"$MYID\" ] || echo $MYID >data/myid; } && "
                     "exec java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
-                    "-Dzookeeper.forceSync=no -Dlogback.configurationFile=none -cp " JAR
+                    "-Dzookeeper.forceSync=no -Dlogback.configurationFile=none -cp " JAR ":" NETTY
                     " org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg",
                     text, more);
 }
@@ -111,6 +112,11 @@ void server_zookeeper(struct server *server, const char *extra)
     char name[32];
     snprintf(name, sizeof name, "zookeeper%d", atomic_fetch_add(&count, 1));
     server_init(server, name);
+    server_zookeeper_at(server, extra);
+}
+
+void server_zookeeper_at(struct server *server, const char *extra)
+{
     prepare(server, extra != NULL ? extra : "");
     server_ready_when(server, serves, NULL);
     server_start(server);

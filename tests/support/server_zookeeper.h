@@ -20,6 +20,9 @@ enum { ZOOKEEPER_TICK_MS = 200 };
 
 void server_zookeeper(struct server *server, const char *extra);
 
+/* The same after server_init, for those who want to know the ports before. */
+void server_zookeeper_at(struct server *server, const char *extra);
+
 /* The address of a server that a whole run shares, by SNIB_TEST_ZOOKEEPER (tests/with-zookeeper),
  * or of one that is started for this case. */
 void server_zookeeper_address(char *out, size_t size);

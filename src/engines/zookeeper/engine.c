@@ -104,6 +104,9 @@ static int open_session(struct snib__session *session, snib_error *err)
     snib__list_init(&z->owed);
     snib__list_init(&z->queries);
     snib__zk_session_init(&z->at, &session_upcalls, session, z);
+    if (session->url->host_count < 3) { /* two of three must be left, and known to us */
+        session->traits &= ~(unsigned)SNIB_TRAIT_SURVIVES_SERVER_LOSS;
+    }
     return snib__zk_settings_read(z, err);
 }
 
@@ -152,7 +155,7 @@ static int64_t keep_time(struct snib__zk *z, int64_t now_ns)
     snib__zk_examine_tick(z, now_ns);
     snib__zk_session_tick(&z->at, now_ns);
     return least(least(snib__zk_session_next(&z->at), snib__zk_claims_next(z)),
-                 snib__zk_queries_next(z));
+                 least(snib__zk_queries_next(z), snib__zk_examine_next(z)));
 }
 
 static void drive(struct snib__session *session, int64_t until_ns)
@@ -168,7 +171,7 @@ static void drive(struct snib__session *session, int64_t until_ns)
         }
         bool dialled =
             !snib__zk_link_poll(&z->at.link, &fds[0]) && z->at.link.state == SNIB__ZK_LINK_DIALLING;
-        snib__zk_examine_poll(z, &fds[1]);
+        (void)snib__zk_examine_poll(z, &fds[1]);
         if (dialled || z->at.link.ending) { /* known already */
             snib__zk_link_step(&z->at.link, 0);
             continue;
@@ -181,7 +184,7 @@ static void drive(struct snib__session *session, int64_t until_ns)
             snib__zk_link_step(&z->at.link, fds[0].revents);
         }
         if (fds[1].revents) {
-            snib__zk_examine_step(z, fds[1].revents);
+            snib__zk_examine_step(z);
         }
     }
     session->wake_ns = next_ns == SNIB__NEVER ? 0 : next_ns;
@@ -194,7 +197,8 @@ const struct snib__engine snib__engine_zookeeper = {
     .summary = "a ZooKeeper ensemble: an ephemeral node per lock, beside Curator and kazoo",
     .promise = "one holder while a quorum keeps its data and the leader's clock runs true",
     .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_LEASED |
-              SNIB_TRAIT_CROSS_HOST | SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS,
+              SNIB_TRAIT_CROSS_HOST | SNIB_TRAIT_SURVIVES_SERVER_LOSS | SNIB_TRAIT_BREAKS |
+              SNIB_TRAIT_LISTS,
     .session_size = sizeof(struct snib__zk),
     .claim_size = sizeof(struct snib__zk_ticket),
     .query_size = sizeof(struct snib__zk_look),

@@ -6,10 +6,11 @@
 
 void snib__zk_examine(struct snib__query *);
 
-/* For drive: descriptors to poll, at most one; what became ready; what time it is. */
-size_t snib__zk_examine_poll(struct snib__zk *, struct pollfd *);
-void snib__zk_examine_step(struct snib__zk *, short revents);
+/* For drive. False: nothing to poll. */
+bool snib__zk_examine_poll(struct snib__zk *, struct pollfd *);
+void snib__zk_examine_step(struct snib__zk *);
 void snib__zk_examine_tick(struct snib__zk *, int64_t now_ns);
+int64_t snib__zk_examine_next(const struct snib__zk *);
 void snib__zk_examine_end(struct snib__zk *);
 
 #endif
