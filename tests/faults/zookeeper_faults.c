@@ -268,6 +268,45 @@ TEST_LIMIT(random_faults_never_let_two_in, 120)
     snib_close(client);
 }
 
+/* ---- Taken away --------------------------------------------------------------------------- */
+
+TEST(a_release_of_what_was_taken_away_says_so)
+{
+    server_zookeeper(&server, NULL);
+    snib *client = client_of(url_of(server.port, ""));
+    snib *other = client_of(url_of(server.port, ""));
+    snib_error error = {0};
+    snib_lease *lease = take(client, "report"); /* which hears nothing before its next renewal */
+    CHECK_OK(snib_seize(other, "report", snib_token(lease), &error), error.message);
+    snib_lease *next = take(other, "report");
+    CHECK_UINT(snib_token(next), >, snib_token(lease));
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    CHECK_INT(snib_verify(next, NULL), ==, SNIB_OK);
+    give(&next);
+    snib_close(other);
+    snib_close(client);
+}
+
+TEST(who_listens_learns_at_once_that_its_node_is_gone)
+{
+    struct holder *holder = check_shared(sizeof *holder);
+    server_zookeeper(&server, NULL);
+    snib *client = client_of(url_of(server.port, ""));
+    snib *other = client_of(url_of(server.port, ""));
+    snib_error error = {0};
+    snib_options options = SNIB_OPTIONS;
+    snib_lease *lease = NULL;
+    options.on_event = note_lost;
+    options.arg = holder;
+    CHECK_OK(snib_acquire(&lease, client, "report", &options, &error), error.message);
+    CHECK_INT(snib_left_ms(lease), >, 20000);
+    CHECK_OK(snib_seize(other, "report", snib_token(lease), &error), error.message);
+    check_flag_wait(&holder->lost, 5000); /* long before a renewal */
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    snib_close(other);
+    snib_close(client);
+}
+
 /* ---- Refusals --------------------------------------------------------------------------- */
 
 TEST(nobody_there_is_told_at_once)

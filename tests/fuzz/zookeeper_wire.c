@@ -71,7 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (snib__zk_frame(r.at, r.left, &frame) == 1) {
         assert(frame <= r.left - 4);
     }
-    switch (data[0] % 7) {
+    int32_t error;
+    switch (data[0] % 8) {
     case 0:
         (void)snib__zk_get_welcome(&r, &welcome);
         break;
@@ -85,10 +86,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_names(&r);
         break;
     case 4:
-        read_place(&r, data[0] / 7 % 3);
+        read_place(&r, data[0] / 8 % 3);
         break;
     case 5:
         read_data(&r);
+        break;
+    case 6:
+        (void)snib__zk_get_multi(&r, &error);
         break;
     default:
         (void)snib__zk_find(&r, "a-lock-", &text);

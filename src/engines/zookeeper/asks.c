@@ -116,6 +116,7 @@ void snib__contender_ask_delete(struct snib__contender *c)
         snib__contender_ask(c, SNIB__ZK_ASK_RIVAL, SNIB__ZK_GET_DATA, c->first, false);
     }
     snib__contender_path(c, c->node, path);
+    c->recording = records;
     if (records) {
         struct snib__zk_record record = {.token = c->token, .sequence = c->sequence};
         snib__zk_record_write(&record, data);

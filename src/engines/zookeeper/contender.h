@@ -84,7 +84,8 @@ struct snib__contender {
     bool again;         /* attempted while it was on its way out */
     bool sent;          /* the service may have heard of the claim */
     bool was_held;      /* the core was told so, of this node */
-    bool deleting;      /* a delete was sent, in this session */
+    bool deleting;      /* a delete was sent, in this session, */
+    bool recording;     /* together with a record */
     bool broken;        /* somebody asked for it to be given up */
     bool renewing;      /* a renewal is under way */
     bool listening;     /* counted in session->attend */

@@ -317,10 +317,10 @@ void snib__zk_examine_tick(struct snib__zk *z, int64_t now_ns)
 int64_t snib__zk_examine_next(const struct snib__zk *z)
 {
     const struct snib__zk_look *look = current(z);
-    if (!look || !look->probe || look->probe->done) {
+    if (!look || !look->probe) {
         return SNIB__NEVER;
     }
-    return look->probe->due_ns;
+    return look->probe->done ? look->due_ns : look->probe->due_ns;
 }
 
 void snib__zk_examine_end(struct snib__zk *z)

@@ -562,7 +562,9 @@ int64_t snib__zk_queries_next(const struct snib__zk *z)
     int64_t next = SNIB__NEVER;
     for (struct snib__list *l = z->queries.after; l != &z->queries; l = l->after) {
         const struct snib__zk_look *look = SNIB__OF(l, struct snib__zk_look, link);
-        next = look->due_ns < next ? look->due_ns : next;
+        if (!look->examines) {
+            next = look->due_ns < next ? look->due_ns : next;
+        }
     }
     return next;
 }

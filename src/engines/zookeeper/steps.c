@@ -279,11 +279,14 @@ static void on_create(struct snib__contender *c, const struct snib__zk_call *cal
         if (c->aim == SNIB__ZK_HOLD) {
             refuse_error(c, answer->error, "create a node");
         }
-    } else if (snib__zk_get_created(&answer->body, &path, &stat)) {
+    } else {
+        c->presence = SNIB__ZK_ASTRAY; /* unless the answer makes sense */
+        if (!snib__zk_get_created(&answer->body, &path, &stat)) {
+            return;
+        }
         const char *slash = memrchr(path.at, '/', path.size);
         struct snib__zk_text name = {.at = slash ? slash + 1 : path.at};
         name.size = path.size - (size_t)(name.at - path.at);
-        c->presence = SNIB__ZK_ASTRAY;
         if (name_node(c, name)) {
             appear(c, &stat, call->sent);
         }
@@ -532,9 +535,13 @@ static void on_draw(struct snib__contender *c, const struct snib__zk_answer *ans
 
 /* ---- Answers to delete ---------------------------------------------------------------------- */
 
-static void on_delete(struct snib__contender *c, const struct snib__zk_answer *answer)
+static void on_delete(struct snib__contender *c, struct snib__zk_answer *answer)
 {
-    switch (answer->error) {
+    int32_t error = answer->error;
+    if (error == SNIB__ZK_OK && c->recording && !snib__zk_get_multi(&answer->body, &error)) {
+        return;
+    }
+    switch (error) {
     case SNIB__ZK_OK:
         c->presence = SNIB__ZK_ABSENT;
         c->end = SNIB__FREED;

@@ -309,6 +309,29 @@ bool snib__zk_get_data(struct snib__zk_reader *r, struct snib__zk_text *data,
     return snib__zk_get_text(r, data) && snib__zk_get_stat(r, stat);
 }
 
+bool snib__zk_get_multi(struct snib__zk_reader *r, int32_t *error)
+{
+    struct snib__zk_stat stat;
+    *error = SNIB__ZK_OK;
+    while (!r->bad) {
+        int32_t type = get_int(r);
+        bool done = *take(r, 1) != 0;
+        (void)get_int(r);
+        if (done) {
+            break;
+        }
+        if (type == -1) {
+            int32_t part = get_int(r);
+            *error = part != SNIB__ZK_OK && part != SNIB__ZK_UNDONE ? part : *error;
+        } else if (type == SNIB__ZK_SET_DATA) {
+            snib__zk_get_stat(r, &stat);
+        } else if (type != SNIB__ZK_DELETE) {
+            r->bad = true;
+        }
+    }
+    return !r->bad;
+}
+
 bool snib__zk_get_count(struct snib__zk_reader *r, int32_t *count)
 {
     *count = get_int(r);

@@ -37,6 +37,7 @@ enum snib__zk_flags {
 
 enum snib__zk_error {
     SNIB__ZK_OK = 0,
+    SNIB__ZK_UNDONE = -2, /* a part of a multi: because of another one */
     SNIB__ZK_CONNECTION_LOSS = -4,
     SNIB__ZK_UNIMPLEMENTED = -6,
     SNIB__ZK_NO_NODE = -101,
@@ -145,6 +146,8 @@ bool snib__zk_get_created(struct snib__zk_reader *, struct snib__zk_text *path,
                           struct snib__zk_stat *);
 bool snib__zk_get_data(struct snib__zk_reader *, struct snib__zk_text *data,
                        struct snib__zk_stat *);
+/* Of a multi, the error that undid all of it; OK: all was done. */
+bool snib__zk_get_multi(struct snib__zk_reader *, int32_t *error);
 /* The number of names, each to be taken by snib__zk_get_text; the parent's stat is behind them. */
 bool snib__zk_get_count(struct snib__zk_reader *, int32_t *count);
 bool snib__zk_get_text(struct snib__zk_reader *, struct snib__zk_text *);
