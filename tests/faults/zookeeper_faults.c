@@ -307,6 +307,59 @@ TEST(who_listens_learns_at_once_that_its_node_is_gone)
     snib_close(client);
 }
 
+/* ---- Dialects ----------------------------------------------------------------------------- */
+
+struct notes {
+    struct check_flag told;
+    char why[200];
+};
+
+static void note_why(const snib_event *event, void *arg)
+{
+    struct notes *notes = arg;
+    if (event->state == SNIB_HELD && strstr(event->why, "kazoo") != NULL) {
+        snprintf(notes->why, sizeof notes->why, "%s", event->why);
+        check_flag_set(&notes->told);
+    }
+}
+
+TEST(dialects_exclude_each_other_here_and_others_blindness_is_told)
+{
+    struct notes *notes = check_shared(sizeof *notes);
+    server_zookeeper(&server, NULL);
+    snib *curator = client_of(url_of(server.port, ""));
+    snib *kazoo = client_of(url_of(server.port, "dialect=kazoo"));
+    snib *writer = client_of(url_of(server.port, "dialect=curator-rw"));
+    snib_lease *lease = take(kazoo, "report"), *mine = NULL, *none = NULL;
+    snib_options options = waiting(0);
+    snib_error error = {0};
+    CHECK_INT(snib_acquire(&none, curator, "report", &options, NULL), ==, SNIB_EBUSY);
+    CHECK_INT(snib_acquire(&none, writer, "report", &options, NULL), ==, SNIB_EBUSY);
+    give(&lease);
+    lease = take(curator, "report");
+    CHECK_INT(snib_acquire(&none, kazoo, "report", &options, NULL), ==, SNIB_EBUSY);
+    CHECK_INT(snib_acquire(&none, writer, "report", &options, NULL), ==, SNIB_EBUSY);
+    give(&lease);
+    lease = take(writer, "report");
+    CHECK_INT(snib_acquire(&none, kazoo, "report", &options, NULL), ==, SNIB_EBUSY);
+    give(&lease);
+    options = waiting(PATIENCE_MS);
+    options.max_hold_ms = 300;
+    lease = NULL;
+    CHECK_OK(snib_acquire(&lease, kazoo, "report", &options, &error), error.message);
+    options.max_hold_ms = 0;
+    options.on_event = note_why;
+    options.arg = notes;
+    CHECK_OK(snib_acquire(&mine, curator, "report", &options, &error), error.message);
+    check_flag_wait(&notes->told, PATIENCE_MS);
+    CHECK(strstr(notes->why, "extra_lock_patterns") != NULL);
+    give(&mine);
+    snib_release(&lease, NULL);
+    snib_close(writer);
+    snib_close(kazoo);
+    snib_close(curator);
+}
+
 /* ---- Refusals --------------------------------------------------------------------------- */
 
 TEST(nobody_there_is_told_at_once)
@@ -329,7 +382,10 @@ TEST(too_many_connections_from_one_host_are_explained)
     snib *first = client_of(url_of(server.port, ""));
     snib *second = client_of(url_of(server.port, ""));
     snib_error error = {0};
-    snib_lease *lease = take(first, "report"), *none = NULL;
+    snib_lease *lease = NULL, *none = NULL;
+    snib_options options = waiting(PATIENCE_MS);
+    options.flags = SNIB_RETRY; /* whoever asked whether the server is ready may still be there */
+    CHECK_OK(snib_acquire(&lease, first, "report", &options, &error), error.message);
     CHECK_INT(snib_acquire(&none, second, "other", NULL, &error), ==, SNIB_EUNREACH);
     CHECK(strstr(error.message, "maxClientCnxns") != NULL);
     give(&lease);

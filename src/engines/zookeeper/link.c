@@ -148,7 +148,9 @@ static void lose(struct snib__zk_link *l)
 
 static void fail(struct snib__zk_link *l)
 {
-    snib__zk_link_end(l, snib__stream_sys(l->stream), snib__stream_why(l->stream));
+    int sys = snib__stream_sys(l->stream);
+    l->closed_mute = l->state == SNIB__ZK_LINK_GREETING && (sys == ECONNRESET || sys == EPIPE);
+    snib__zk_link_end(l, sys, snib__stream_why(l->stream));
 }
 
 void snib__zk_link_flush(struct snib__zk_link *l)
@@ -255,8 +257,6 @@ static void receive(struct snib__zk_link *l)
             snib__zk_link_end(l, 0, "the server closed the connection");
             return;
         default:
-            l->closed_mute =
-                l->state == SNIB__ZK_LINK_GREETING && snib__stream_sys(l->stream) == ECONNRESET;
             fail(l);
             return;
         }

@@ -51,7 +51,7 @@ void snib__contender_refuse(struct snib__contender *c, enum snib__status status,
 }
 
 /* Other libraries do not see every name: whose was seen, and who does not see ours? */
-static const char *warning(struct snib__contender *c, unsigned sorts)
+static const char *warning(struct snib__contender *c)
 {
     struct snib__zk *z = c->zk;
     unsigned curator = 1U << SNIB__ZK_MUTEX, kazoo = 1U << SNIB__ZK_KAZOO_LOCK;
@@ -68,7 +68,7 @@ static const char *warning(struct snib__contender *c, unsigned sorts)
         blind = curator | rw;
         break;
     }
-    sorts &= blind & ~z->warned;
+    unsigned sorts = c->sorts & blind & ~z->warned;
     if (!sorts || c->mode != SNIB_EXCLUSIVE) {
         return NULL;
     }
@@ -103,7 +103,7 @@ void snib__contender_lease(struct snib__contender *c)
     snib__timer_set(&c->zk->timers, &c->over, snib__later(from_ns, lease_ns));
 }
 
-static void grant(struct snib__contender *c, const char *note)
+static void grant(struct snib__contender *c)
 {
     if (!c->owed && !c->queued) {
         return; /* the core asks again, or gives it back */
@@ -113,7 +113,7 @@ static void grant(struct snib__contender *c, const char *note)
         .token = c->token,
         .since = c->proved,
         .lease_ms = c->lease_ms,
-        .reason = note,
+        .reason = warning(c),
     };
     c->standing = SNIB__ZK_HELD;
     c->was_held = true;
@@ -182,7 +182,7 @@ static void step_present(struct snib__contender *c)
         break;
     case SNIB__ZK_FIRST:
         if (c->token) {
-            grant(c, NULL);
+            grant(c);
         } else {
             snib__contender_ask(c, SNIB__ZK_ASK_RECORD, SNIB__ZK_GET_DATA, "", false);
         }
@@ -440,6 +440,7 @@ static void on_list(struct snib__contender *c, struct snib__zk_answer *answer)
     c->before = place.before;
     c->in_the_way = place.in_the_way;
     c->first_reader = place.first_reader;
+    c->sorts = place.sorts;
     c->recordable = place.parent.data_size == 0 || place.parent.data_size == SNIB__ZK_RECORD_SIZE;
     if (!place.listed) {
         c->presence = SNIB__ZK_ABSENT; /* somebody has deleted it: begin again, at the end */
@@ -451,7 +452,7 @@ static void on_list(struct snib__contender *c, struct snib__zk_answer *answer)
     } else {
         c->standing = SNIB__ZK_FIRST;
         if (c->token) {
-            grant(c, warning(c, place.sorts));
+            grant(c);
         }
     }
 }
