@@ -38,6 +38,9 @@ enum { SHORT_TTL_MS = 1000 };
 /* How long a lock may stay taken after its holder was killed, on this engine. */
 int64_t orphan_bound_ms(int64_t ttl_ms);
 
+/* So many of a thing are many for this engine. */
+int engine_many(void);
+
 /* What the engine claims, without asking it. */
 unsigned engine_traits(void);
 

@@ -30,6 +30,7 @@ struct engine_row {
     const char *name;                      /* of --engine */
     const char *scheme;                    /* as the library's table has it */
     unsigned lacks;                        /* traits this variant does not have */
+    int many;                              /* of a thing, at most; 0: 20,000 */
     void (*start)(char *url, size_t size); /* a server; NULL: it has none */
     /* At the server of that URL; nobody else gets the same. */
     void (*make_place)(char *url, size_t size, const char *server);
@@ -88,13 +89,15 @@ static void make_zookeeper_place(char *url, size_t size, const char *server)
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
     {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_redis_place},
-    {.name = "zookeeper",
+    {.name = "zookeeper", /* whoever joins a line reads who is in it: many are the square of it */
      .scheme = "zookeeper",
+     .many = 1000,
      .lacks = SNIB_TRAIT_SURVIVES_SERVER_LOSS, /* one server */
      .start = start_zookeeper,
      .make_place = make_zookeeper_place},
     {.name = "zookeeper-ensemble",
      .scheme = "zookeeper",
+     .many = 1000,
      .start = start_zookeeper_ensemble,
      .make_place = make_zookeeper_place},
 };
@@ -170,6 +173,12 @@ int64_t orphan_bound_ms(int64_t ttl_ms)
 {
     int64_t engine = (engine_traits() & SNIB_TRAIT_AT_ONCE) != 0 ? 0 : ttl_ms;
     return engine + check_ms(5000);
+}
+
+int engine_many(void)
+{
+    int many = row_under_test()->many;
+    return many > 0 ? many : 20000;
 }
 
 /* ---- Traits ----------------------------------------------------------------------------- */

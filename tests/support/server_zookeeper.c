@@ -18,6 +18,9 @@
 #define JAR "/usr/share/java/zookeeper.jar"
 #define NETTY "/usr/share/java/netty-codec.jar" /* for TLS; Debian's jar does not name it */
 
+/* One alone may serve all cases of a suite, with tens of thousands of nodes. */
+enum { HEAP_ALONE_MB = 160, HEAP_MEMBER_MB = 64 };
+
 static const char settings[] = "tickTime=%d\\n"
                                "dataDir=@FOLDER@/data\\n"
                                "clientPort=@PORT@\\n"
@@ -88,7 +91,7 @@ static bool listens(struct server *server, void *arg)
 /* ---- Starting --------------------------------------------------------------------------- */
 
 /* The settings, behind them `more`, and the program: all by a shell that becomes it. */
-static void prepare(struct server *server, const char *more)
+static void prepare(struct server *server, int heap_mb, const char *more)
 {
     char text[2048];
     if (access(JAR, R_OK) != 0 || access("/usr/bin/java", X_OK) != 0) {
@@ -100,10 +103,10 @@ static void prepare(struct server *server, const char *more)
     server_argument(server,
                     "mkdir -p data && printf '%s%s\\n' >zoo.cfg && "
                     "{ [ -z \"$MYID\" ] || echo $MYID >data/myid; } && "
-                    "exec java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+                    "exec java -Xmx%dm -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
                     "-Dzookeeper.forceSync=no -Dlogback.configurationFile=none -cp " JAR ":" NETTY
                     " org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg",
-                    text, more);
+                    text, more, heap_mb);
 }
 
 void server_zookeeper(struct server *server, const char *extra)
@@ -117,7 +120,7 @@ void server_zookeeper(struct server *server, const char *extra)
 
 void server_zookeeper_at(struct server *server, const char *extra)
 {
-    prepare(server, extra != NULL ? extra : "");
+    prepare(server, HEAP_ALONE_MB, extra != NULL ? extra : "");
     server_ready_when(server, serves, NULL);
     server_start(server);
 }
@@ -158,7 +161,7 @@ void server_zookeeper_ensemble_start(struct server members[ZOOKEEPER_MEMBERS],
                 more + used, sizeof more - (size_t)used, "server.%d=127.0.0.1:%d:%d\\n", to + 1,
                 route != 0 && from != to ? route : members[to].ports[1], members[to].ports[2]);
         }
-        prepare(&members[from], more);
+        prepare(&members[from], HEAP_MEMBER_MB, more);
         server_variable(&members[from], "MYID=%d", from + 1);
         server_ready_when(&members[from], listens, NULL);
         server_start(&members[from]);
