@@ -8,8 +8,8 @@ export PREFIX LIBDIR DESTDIR JOBS
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := all
-.PHONY: all demo test test-full soak mutants coverage lint format bench install uninstall deb clean \
-    help
+.PHONY: all demo test test-full soak mutants coverage lint format bench bench-peers interop install \
+    uninstall deb clean help
 
 all: ## build the library and the command into build/release
 	@tools/build release
@@ -50,6 +50,14 @@ bench: ## measure, as ratios
 	@tools/install-packages bench
 	@tools/build release
 	@tools/bench
+
+interop: all ## share locks with clients of other libraries, as far as their languages are here
+	@tools/install-packages test
+	@tools/peers tests/interop
+
+bench-peers: all ## measure beside clients of other libraries
+	@tools/install-packages test
+	@tools/peers bench/peers
 
 install: all ## install below $(DESTDIR)$(PREFIX)
 	@cmake --install build/release

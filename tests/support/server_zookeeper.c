@@ -125,18 +125,6 @@ void server_zookeeper_at(struct server *server, const char *extra)
     server_start(server);
 }
 
-void server_zookeeper_address(char *out, size_t size)
-{
-    static struct server server;
-    const char *shared = getenv("SNIB_TEST_ZOOKEEPER");
-    if (shared != NULL && shared[0] != '\0') {
-        snprintf(out, size, "%s", shared);
-        return;
-    }
-    server_zookeeper(&server, NULL);
-    snprintf(out, size, "127.0.0.1:%d", server.port);
-}
-
 /* ---- Ensembles -------------------------------------------------------------------------- */
 
 void server_zookeeper_ensemble_init(struct server members[ZOOKEEPER_MEMBERS])

@@ -23,10 +23,6 @@ void server_zookeeper(struct server *server, const char *extra);
 /* The same after server_init, for those who want to know the ports before. */
 void server_zookeeper_at(struct server *server, const char *extra);
 
-/* The address of a server that a whole run shares, by SNIB_TEST_ZOOKEEPER (tests/with-zookeeper),
- * or of one that is started for this case. */
-void server_zookeeper_address(char *out, size_t size);
-
 enum { ZOOKEEPER_MEMBERS = 3 };
 
 /* Each member reaches the one that leads through routes[from][to], a port that leads to that

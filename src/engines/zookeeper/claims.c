@@ -202,7 +202,10 @@ void snib__zk_release(struct snib__claim *claim)
     }
     c->aim = SNIB__ZK_LEAVE;
     snib__contender_step(c);
-    snib__zk_dispatch(z, was_idle);
+    if (!was_idle) {
+        snib__zk_dispatch(z, false);
+    } /* else whoever drives next sends it: who takes another lock at once sends both together, and
+       * the servers write both to their disks in one go */
 }
 
 /* ---- What the service says ---------------------------------------------------------------- */

@@ -232,6 +232,11 @@ static void refuse_error(struct snib__contender *c, int32_t error, const char *w
     if (error == SNIB__ZK_NO_AUTH) {
         snib__contender_refuse(c, SNIB__FAILED, SNIB_EDENIED, "%s: no right to %s below %.100s",
                                "the servers refuse", what, c->lock);
+    } else if (error == SNIB__ZK_UNIMPLEMENTED) {
+        snib__contender_refuse(c, SNIB__FAILED, SNIB_ENOTSUP,
+                               "the server does not know how to %s and tell of it: ZooKeeper 3.5 "
+                               "or newer is needed",
+                               what);
     } else {
         snib__contender_refuse(c, SNIB__FAILED, SNIB_EPROTO, "to %s failed with error %d", what,
                                (int)error);
