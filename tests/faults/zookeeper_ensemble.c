@@ -267,6 +267,7 @@ TEST_LIMIT(an_examination_tells_what_every_server_is, 60)
     must_say(&findings, "3 of 3 servers serve");
     must_say(&findings, "session: 10.0 s (asked for: 10.0 s), of which 6.2 s are certain");
     must_say(&findings, "is not there yet");
+    must_say(&findings, "nodes below / may be made, written and deleted");
     server_kill(&members[follower()]);
     (void)server_zookeeper_leader(members);
     examine(ensemble_url("session=300s"), &findings);

@@ -393,6 +393,26 @@ TEST(too_many_connections_from_one_host_are_explained)
     snib_close(first);
 }
 
+static int note_finding(const snib_finding *finding, void *arg)
+{
+    char *all = arg;
+    size_t used = strlen(all);
+    if (strcmp(finding->about, "rights") == 0) {
+        snprintf(all + used, 1000 - used, "%s\n", finding->text);
+    }
+    return 0;
+}
+
+static void must_find(snib *client, const char *first, const char *second)
+{
+    char all[1000] = "";
+    snib_error error = {0};
+    CHECK_OK(snib_examine(client, note_finding, all, &error), error.message);
+    if (strstr(all, first) == NULL || strstr(all, second) == NULL) {
+        FAIL("'%s' and '%s' should be found, and this is: %s", first, second, all);
+    }
+}
+
 TEST(nodes_of_a_user_are_for_that_user)
 {
     char url[512];
@@ -409,6 +429,9 @@ TEST(nodes_of_a_user_are_for_that_user)
     snib_options options = waiting(0);
     CHECK_INT(snib_acquire(&none, again, "report", &options, &error), ==, SNIB_EBUSY);
     CHECK_INT(snib_acquire(&none, other, "report", &options, &error), ==, SNIB_EDENIED);
+    must_find(again, "/private may be listed", "nodes below /private may be made, written and");
+    must_find(other, "/private may not be listed", "may not make nodes below /private");
+    CHECK_INT(count_at(ann, "report"), ==, 1);
     give(&lease);
     snib_close(other);
     snib_close(again);

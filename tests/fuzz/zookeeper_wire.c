@@ -72,6 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(frame <= r.left - 4);
     }
     int32_t error;
+    int part;
     switch (data[0] % 8) {
     case 0:
         (void)snib__zk_get_welcome(&r, &welcome);
@@ -92,7 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_data(&r);
         break;
     case 6:
-        (void)snib__zk_get_multi(&r, &error);
+        (void)snib__zk_get_multi(&r, &error, &part);
         break;
     default:
         (void)snib__zk_find(&r, "a-lock-", &text);

@@ -122,16 +122,17 @@ TEST(a_welcome_of_an_old_server_says_nothing_about_reading_only)
 TEST(a_multi_that_was_undone_says_why)
 {
     int32_t error = 1;
+    int part = -1;
     struct snib__zk_reader r = {.at = "\xff\xff\xff\xff\0\0\0\0\0\0\0\0\0"
                                       "\xff\xff\xff\xff\0\xff\xff\xff\x9b\xff\xff\xff\x9b"
                                       "\xff\xff\xff\xff\1\xff\xff\xff\xff",
                                 .left = 35};
-    CHECK(snib__zk_get_multi(&r, &error));
+    CHECK(snib__zk_get_multi(&r, &error, &part));
     CHECK_INT(error, ==, SNIB__ZK_NO_NODE);
     char done[9 + 68 + 9 + 9] = {[3] = 5, [9 + 68 + 3] = 2, [9 + 68 + 9 + 4] = 1};
     r = (struct snib__zk_reader){.at = done, .left = sizeof done};
-    CHECK(snib__zk_get_multi(&r, &error));
+    CHECK(snib__zk_get_multi(&r, &error, &part));
     CHECK_INT(error, ==, SNIB__ZK_OK);
     r = (struct snib__zk_reader){.at = done, .left = sizeof done - 9};
-    CHECK(!snib__zk_get_multi(&r, &error));
+    CHECK(!snib__zk_get_multi(&r, &error, &part));
 }

@@ -4,8 +4,8 @@
  *
  * Each server of the URL is asked what it is, one after the other and on a connection of its own,
  * by the word that ZooKeeper has for that, `srvr`. Meanwhile the session does what a renewal does:
- * a sync, and a look at the base path. Nothing is written. One examination at a time; others wait
- * for it.
+ * a sync, and a look at the base path; and tries what a lock does (trial.c), which leaves nothing.
+ * One examination at a time; others wait for it.
  */
 #include "engines/zookeeper/examine.h"
 
@@ -150,6 +150,31 @@ static void tell_ensemble(const struct snib__zk *z, const struct snib__zk_probe 
     }
 }
 
+static void tell_rights(const struct snib__zk *z, struct snib__zk_look *look)
+{
+    static const char remedy[] = "USER:PASSWORD@ of somebody who may, or another ACL there";
+    char text[SNIB__ZK_BASE_MOST + 120];
+    const struct snib__zk_trial *trial = &look->trial;
+    const char *refused = snib__zk_trial_refused(trial);
+    bool denied = look->error == SNIB__ZK_NO_AUTH;
+    snprintf(text, sizeof text, "%s %s", z->base[0] ? z->base : "/",
+             denied                            ? "may not be listed by this user"
+             : look->error == SNIB__ZK_NO_NODE ? "is not there yet, and made on first use"
+                                               : "may be listed");
+    tell(look, denied ? SNIB_BAD : SNIB_GOOD, "rights", text, denied ? remedy : NULL);
+    if (!refused) {
+        snprintf(text, sizeof text, "nodes below %s may be made, written and deleted",
+                 trial->below[0] ? trial->below : "/");
+    } else if (trial->error == SNIB__ZK_NO_AUTH) {
+        snprintf(text, sizeof text, "this user may not %s below %s", refused,
+                 trial->below[0] ? trial->below : "/");
+    } else {
+        snprintf(text, sizeof text, "to %s below %s fails with error %d", refused,
+                 trial->below[0] ? trial->below : "/", (int)trial->error);
+    }
+    tell(look, refused ? SNIB_BAD : SNIB_GOOD, "rights", text, refused ? remedy : NULL);
+}
+
 static void tell_session(const struct snib__zk *z, struct snib__zk_look *look)
 {
     char text[300];
@@ -170,14 +195,7 @@ static void tell_session(const struct snib__zk *z, struct snib__zk_look *look)
     bool slow = look->round_ns > at->granted_ms * SNIB__MS / 12;
     tell(look, slow ? SNIB_WARNING : SNIB_GOOD, "latency", text,
          slow ? "a longer session, or servers that are nearer" : NULL);
-    const char *path = z->base[0] ? z->base : "/";
-    bool denied = look->error == SNIB__ZK_NO_AUTH;
-    snprintf(text, sizeof text, "%.200s %s", path,
-             denied                            ? "may not be listed by this user"
-             : look->error == SNIB__ZK_NO_NODE ? "is not there yet, and made on first use"
-                                               : "may be listed");
-    tell(look, denied ? SNIB_BAD : SNIB_GOOD, "rights", text,
-         denied ? "USER:PASSWORD@ of somebody who may, or another ACL there" : NULL);
+    tell_rights(z, look);
 }
 
 static void ask_session(struct snib__zk *z, struct snib__zk_look *look)

@@ -455,7 +455,15 @@ void snib__zk_look_answered(struct snib__zk *z, const struct snib__zk_call *call
     case SNIB__ZK_ASK_PROBE:
         look->round_ns = snib__now().boot_ns - call->sent.boot_ns;
         look->error = answer->error;
-        look->stage = SNIB__ZK_LOOK_PROBED;
+        snib__zk_trial_begin(&look->trial, z);
+        asked(z, look, snib__zk_trial_ask(z, &look->trial, look));
+        break;
+    case SNIB__ZK_ASK_TRIAL:
+        if (snib__zk_trial_answered(&look->trial, answer)) {
+            look->stage = SNIB__ZK_LOOK_PROBED;
+        } else {
+            asked(z, look, snib__zk_trial_ask(z, &look->trial, look));
+        }
         break;
     default:
         break;

@@ -2,7 +2,7 @@
 #ifndef SNIB_ZOOKEEPER_QUERIES_H
 #define SNIB_ZOOKEEPER_QUERIES_H
 
-#include "engines/zookeeper/contender.h"
+#include "engines/zookeeper/trial.h"
 
 /* A child of a lock's node, looked at. */
 struct snib__zk_sight {
@@ -44,6 +44,7 @@ struct snib__zk_look {
     struct snib__zk_probe *probe; /* examine.c */
     int64_t round_ns;             /* examine: how long a sync took */
     int32_t error;                /* examine: of a look at the base path */
+    struct snib__zk_trial trial;
 };
 
 void snib__zk_inspect(struct snib__query *);

@@ -253,6 +253,14 @@ bool snib__zk_ask_set_and_delete(struct snib__zk_session *s, enum snib__zk_kind 
            appended(s, snib__zk_put_set_and_delete(&s->link.out, s->xid, path, data, removed), now);
 }
 
+bool snib__zk_ask_trial(struct snib__zk_session *s, enum snib__zk_kind kind, void *subject,
+                        const char *below, const struct snib__zk_right *rights)
+{
+    struct snib__instant now = snib__now();
+    return expect(s, kind, subject, now) &&
+           appended(s, snib__zk_put_trial(&s->link.out, s->xid, below, rights), now);
+}
+
 /* ---- Answers ------------------------------------------------------------------------------ */
 
 /* Errors that are the session's: the connection is of no use any more. */

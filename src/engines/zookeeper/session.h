@@ -33,7 +33,8 @@ enum snib__zk_kind {
     SNIB__ZK_ASK_MARK,
     SNIB__ZK_ASK_TAKE,
     SNIB__ZK_ASK_STAYS,
-    SNIB__ZK_ASK_PROBE
+    SNIB__ZK_ASK_PROBE,
+    SNIB__ZK_ASK_TRIAL
 };
 
 #define SNIB__ZK_PULSES 32
@@ -104,6 +105,8 @@ bool snib__zk_ask_set(struct snib__zk_session *, enum snib__zk_kind, void *subje
                       const char *path, const char *data, int32_t version);
 bool snib__zk_ask_set_and_delete(struct snib__zk_session *, enum snib__zk_kind, void *subject,
                                  const char *path, const char *data, const char *removed);
+bool snib__zk_ask_trial(struct snib__zk_session *, enum snib__zk_kind, void *subject,
+                        const char *below, const struct snib__zk_right *);
 
 /* ---- Driving ------------------------------------------------------------------------------ */
 

@@ -544,7 +544,8 @@ static void on_draw(struct snib__contender *c, const struct snib__zk_answer *ans
 static void on_delete(struct snib__contender *c, struct snib__zk_answer *answer)
 {
     int32_t error = answer->error;
-    if (error == SNIB__ZK_OK && c->recording && !snib__zk_get_multi(&answer->body, &error)) {
+    int part;
+    if (error == SNIB__ZK_OK && c->recording && !snib__zk_get_multi(&answer->body, &error, &part)) {
         return;
     }
     switch (error) {

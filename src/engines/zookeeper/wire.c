@@ -32,11 +32,16 @@ static void put_long(struct snib__buffer *b, int64_t value)
     put_int(b, (int32_t)((uint64_t)value & 0xffffffff));
 }
 
+static void put_raw(struct snib__buffer *b, const void *bytes, size_t size)
+{
+    memcpy(b->bytes + b->to, bytes, size);
+    b->to += size;
+}
+
 static void put_bytes(struct snib__buffer *b, const void *bytes, size_t size)
 {
     put_int(b, (int32_t)size);
-    memcpy(b->bytes + b->to, bytes, size);
-    b->to += size;
+    put_raw(b, bytes, size);
 }
 
 static void put_text(struct snib__buffer *b, const char *text)
@@ -193,6 +198,40 @@ bool snib__zk_put_set_and_delete(struct snib__buffer *b, int32_t xid, const char
     return true;
 }
 
+bool snib__zk_put_trial(struct snib__buffer *b, int32_t xid, const char *below,
+                        const struct snib__zk_right *rights)
+{
+    static const char lock[] = "/_snib-trial", node[] = "/node";
+    enum { PART = 9, LOCK = sizeof lock - 1, NODE = sizeof node - 1, VERSION = 4, FLAGS = 4 };
+    size_t lock_size = 4 + strlen(below) + LOCK, node_size = lock_size + NODE;
+    size_t body = 6 * PART + lock_size + 4 * node_size + 2 * (4 + rights_size(rights) + FLAGS) + 4 +
+                  3 * VERSION;
+    if (!begin(b, body, xid, SNIB__ZK_MULTI)) {
+        return false;
+    }
+    for (int part = 0; part <= SNIB__ZK_TRIAL_UNDO; part++) {
+        bool makes = part <= SNIB__ZK_TRIAL_NODE, writes = part == SNIB__ZK_TRIAL_WRITE;
+        bool whole = part != SNIB__ZK_TRIAL_LOCK;
+        put_part(b, makes ? SNIB__ZK_CREATE : writes ? SNIB__ZK_SET_DATA : SNIB__ZK_DELETE, false);
+        put_int(b, (int32_t)((whole ? node_size : lock_size) - 4));
+        put_raw(b, below, strlen(below));
+        put_raw(b, lock, LOCK);
+        put_raw(b, node, whole ? NODE : 0);
+        if (makes) {
+            put_text(b, "");
+            put_rights(b, rights);
+            put_int(b, whole ? SNIB__ZK_EPHEMERAL : SNIB__ZK_PERSISTENT);
+        } else {
+            if (writes) {
+                put_text(b, "");
+            }
+            put_int(b, -1);
+        }
+    }
+    put_part(b, -1, true);
+    return true;
+}
+
 /* ---- Reading ------------------------------------------------------------------------------ */
 
 static const unsigned char *take(struct snib__zk_reader *r, size_t size)
@@ -309,11 +348,12 @@ bool snib__zk_get_data(struct snib__zk_reader *r, struct snib__zk_text *data,
     return snib__zk_get_text(r, data) && snib__zk_get_stat(r, stat);
 }
 
-bool snib__zk_get_multi(struct snib__zk_reader *r, int32_t *error)
+bool snib__zk_get_multi(struct snib__zk_reader *r, int32_t *error, int *part)
 {
     struct snib__zk_stat stat;
     *error = SNIB__ZK_OK;
-    while (!r->bad) {
+    *part = 0;
+    for (int i = 0; !r->bad; i++) {
         int32_t type = get_int(r);
         bool done = *take(r, 1) != 0;
         (void)get_int(r);
@@ -321,8 +361,11 @@ bool snib__zk_get_multi(struct snib__zk_reader *r, int32_t *error)
             break;
         }
         if (type == -1) {
-            int32_t part = get_int(r);
-            *error = part != SNIB__ZK_OK && part != SNIB__ZK_UNDONE ? part : *error;
+            int32_t own = get_int(r);
+            if (own != SNIB__ZK_OK && own != SNIB__ZK_UNDONE) {
+                *error = own;
+                *part = i;
+            }
         } else if (type == SNIB__ZK_SET_DATA) {
             snib__zk_get_stat(r, &stat);
         } else if (type != SNIB__ZK_DELETE) {

@@ -31,6 +31,7 @@ enum { SNIB__ZK_XID_EVENT = -1, SNIB__ZK_XID_PING = -2, SNIB__ZK_XID_AUTH = -4 }
 
 enum snib__zk_flags {
     SNIB__ZK_PERSISTENT = 0,
+    SNIB__ZK_EPHEMERAL = 1,
     SNIB__ZK_EPHEMERAL_SEQUENTIAL = 3,
     SNIB__ZK_IS_CONTAINER = 4
 };
@@ -103,6 +104,17 @@ bool snib__zk_put_set(struct snib__buffer *, int32_t xid, const char *path, cons
 bool snib__zk_put_set_and_delete(struct snib__buffer *, int32_t xid, const char *path,
                                  const char *data, const char *removed);
 
+/* The parts of a trial, in their order. The last one fails if none before it has. */
+enum {
+    SNIB__ZK_TRIAL_LOCK,
+    SNIB__ZK_TRIAL_NODE,
+    SNIB__ZK_TRIAL_WRITE,
+    SNIB__ZK_TRIAL_DELETE,
+    SNIB__ZK_TRIAL_UNDO
+};
+bool snib__zk_put_trial(struct snib__buffer *, int32_t xid, const char *below,
+                        const struct snib__zk_right *);
+
 /* ---- Answers ------------------------------------------------------------------------------ */
 
 /* The rest of a frame. What is missing reads as zero and makes it `bad`, for good. */
@@ -146,8 +158,8 @@ bool snib__zk_get_created(struct snib__zk_reader *, struct snib__zk_text *path,
                           struct snib__zk_stat *);
 bool snib__zk_get_data(struct snib__zk_reader *, struct snib__zk_text *data,
                        struct snib__zk_stat *);
-/* Of a multi, the error that undid all of it; OK: all was done. */
-bool snib__zk_get_multi(struct snib__zk_reader *, int32_t *error);
+/* Of a multi, the error that undid all of it, and which part had it; OK: all was done. */
+bool snib__zk_get_multi(struct snib__zk_reader *, int32_t *error, int *part);
 /* The number of names, each to be taken by snib__zk_get_text; the parent's stat is behind them. */
 bool snib__zk_get_count(struct snib__zk_reader *, int32_t *count);
 bool snib__zk_get_text(struct snib__zk_reader *, struct snib__zk_text *);
