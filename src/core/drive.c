@@ -242,6 +242,9 @@ static void drive(snib *client, const bool *ready)
     }
     client->driving = false;
     snib__settle(client);
+    if (client->closer) {
+        snib__close_check(client); /* the engine may have undone the last thing, and not slept */
+    }
     wake_all(client);
 }
 

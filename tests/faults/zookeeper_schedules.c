@@ -201,3 +201,21 @@ TEST(a_release_that_nobody_waits_for_is_sent_by_itself)
     snib_close(other);
     snib_close(client);
 }
+
+TEST(closing_behind_a_release_that_nobody_waits_for_takes_no_longer)
+{
+    server_zookeeper(&server, NULL);
+    snib_options options = waiting(PATIENCE_MS);
+    options.flags = SNIB_ASYNC_RELEASE;
+    for (int i = 0; i < 30; i++) {
+        snib *client = client_of(url_of(server.port, "session=60s"));
+        for (int k = 0; k < 5; k++) {
+            snib_lease *lease = NULL;
+            CHECK_INT(snib_acquire(&lease, client, "report", &options, NULL), ==, SNIB_OK);
+            CHECK_INT(snib_release(&lease, NULL), ==, SNIB_OK);
+        }
+        int64_t start = check_now_ns();
+        snib_close(client);
+        CHECK_INT((check_now_ns() - start) / 1000000, <, check_ms(2000));
+    }
+}
