@@ -51,7 +51,7 @@ static bool pass_request(struct between *b, int from, int to, bool greeting)
     if (!read_all(from, frame, 4)) {
         return false;
     }
-    uint32_t size = number_at(frame);
+    size_t size = number_at(frame);
     if (size > sizeof frame - 4 || !read_all(from, frame + 4, size)) {
         return false;
     }
