@@ -305,6 +305,8 @@ static void dial(struct snib__zk_link *l)
     case SNIB__DIAL_GOING:
         return;
     case SNIB__DIAL_FAILED:
+        /* Accepted, and ended at once. */
+        l->closed_mute = l->dial.sys == ECONNRESET || l->dial.sys == EPIPE;
         snib__zk_link_end(l, l->dial.sys, l->dial.why);
         return;
     case SNIB__DIAL_DONE:
