@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Twenty thousand of a thing (fewer where the engine's row says so): what is done to each of them
- * takes no longer because there are many.
+ * Twenty thousand of a thing (fewer where the engine's row says so, whatever the names of the
+ * cases): what is done to each of them takes no longer because there are many.
  *
  * The bounds are loose. Work that grew with the square of the number would miss them by far.
  */

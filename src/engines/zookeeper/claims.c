@@ -204,8 +204,8 @@ void snib__zk_release(struct snib__claim *claim)
     snib__contender_step(c);
     if (!was_idle) {
         snib__zk_dispatch(z, false);
-    } /* else whoever drives next sends it: who takes another lock at once sends both together, and
-       * the servers write both to their disks in one go */
+    } /* else whoever drives next sends it: who takes another lock at once mostly sends both
+       * together, so that the servers can write both to their disks in one go */
 }
 
 /* ---- What the service says ---------------------------------------------------------------- */
