@@ -96,6 +96,7 @@ void snib__lease_lose(struct snib__hold *h, const char *why)
     free(h->note);
     h->note = strdup(why); /* for snib_reason */
     h->client->stats.lost++;
+    h->claim.listens = false; /* the engine need not ask for it any more */
     snib__timer_clear(&h->client->timers, &h->timer);
     tell_all(h, why);
     snib__lease_answer(h, SNIB_ELOST);
@@ -294,7 +295,7 @@ void snib__lease_renewed(struct snib__hold *h, const struct snib__result *result
 
 void snib__lease_listen(struct snib__hold *h)
 {
-    if (!h->claim.listens) {
+    if (!h->claim.listens && !h->lost) {
         h->claim.listens = true;
         if (snib__hold_valid(h)) {
             snib__renewal_urge(h); /* the engine may want to know */

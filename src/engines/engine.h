@@ -162,7 +162,8 @@ struct snib__claim {
     bool may_queue;    /* false: answer BUSY rather than QUEUED */
     bool adopted; /* a dead process's, known by its owner id: a release follows, and nothing else */
     /* Somebody reacts to snib__report. Where others can ask a holder to give up (evict), they can
-     * ask this one; it may become true while held, and then a renewal follows at once. */
+     * ask this one; it may become true while held, and then a renewal follows at once. When the
+     * lock is lost it becomes false: an engine that renews by itself keeps nothing alive. */
     bool listens;
     /* Random, never shown; zero if engine->nameless. What is derived from it and does not give it
      * away (a hash, the name of a node) may be shown. */

@@ -235,3 +235,36 @@ TEST(each_loss_names_its_own_breaker)
     snib_close(client);
     redisFree(raw);
 }
+
+/* A lease that ran out here is left to run out there, whatever happens to the subscription. */
+TEST(what_is_lost_is_not_kept_alive_by_listening)
+{
+    struct ear ear = {0};
+    server_redis(&server, NULL);
+    struct proxy proxy;
+    proxy_start(&proxy, server.port);
+    redisContext *raw = raw_open(server.port);
+    snib *client = client_of(url_of(proxy.port, "timeout=500ms"));
+    snib_options options = waiting(0);
+    options.on_event = note_loss;
+    options.arg = &ear;
+    options.ttl_ms = 3000;
+    snib_lease *lease = take(client, "report", &options);
+    await_listener(raw);
+    proxy_set(&proxy, PROXY_BOTH, PROXY_STALL, 0);
+    must_be_told(client, &ear);
+    proxy_cut(&proxy, PROXY_RESET); /* what was asked meanwhile does not arrive */
+    proxy_heal(&proxy);
+    await_listener(raw);
+    snib *other = client_of(url_of(server.port, ""));
+    int64_t until = check_now_ns() + check_ms(10000) * 1000000LL;
+    while (try_it(other, "report", NULL) != SNIB_OK) { /* though it listens again and again */
+        CHECK(check_now_ns() < until);
+        raw_number(raw, "CLIENT KILL TYPE pubsub");
+        check_sleep_ms(200);
+    }
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    snib_close(other);
+    snib_close(client);
+    redisFree(raw);
+}

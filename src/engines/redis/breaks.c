@@ -79,6 +79,9 @@ int64_t snib__breaks_keep_time(struct snib__redis *r, int64_t now_ns)
 /* If that is being asked already, the answer may be older than the question. */
 void snib__breaks_ask(struct snib__redis *r, struct snib__bid *b)
 {
+    if (!b->claim->listens) {
+        return; /* lost, and not released yet: a renewal would keep it from others */
+    }
     b->doubts = b->renewing;
     if (!b->renewing && b->phase == SNIB__BID_HELD) {
         b->by_itself = snib__ask_renew(r, b, NULL);
