@@ -93,8 +93,10 @@ void snib__finish(struct snib__query *query, int code, int sys, const char *reas
     struct inquiry *inquiry = SNIB__OF(query, struct inquiry, query);
     inquiry->code = code;
     if (code < 0) {
-        snib__fail(inquiry->err, code, sys, "%s: '%s': %s", query->session->engine->scheme,
-                   query->name, reason ? reason : snib_strerror(code));
+        bool named = query->name[0] != '\0'; /* a list of everything has none */
+        snib__fail(inquiry->err, code, sys, "%s: %s%s%s%s", query->session->engine->scheme,
+                   named ? "'" : "", query->name, named ? "': " : "",
+                   reason ? reason : snib_strerror(code));
     }
     inquiry->client->answered = true;
     inquiry->client->outstanding--;

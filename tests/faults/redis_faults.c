@@ -515,6 +515,9 @@ TEST(a_refused_connection_is_told_at_once)
     snib_lease *lease = NULL;
     CHECK_INT(snib_acquire(&lease, client, "report", NULL, &error), ==, SNIB_EUNREACH);
     CHECK_INT(since_ms(start), <, 4000);
+    int seen = 0;
+    CHECK_INT(snib_list(client, "", count_seen, &seen, &error), ==, SNIB_EUNREACH);
+    CHECK(strncmp(error.message, "redis: 127.0.0.1:", 17) == 0); /* and no name */
     proxy_door(&proxy, PROXY_OPEN);
     CHECK_INT(try_it(client, "report", &error), ==, SNIB_OK); /* as soon as it is there */
     snib_close(client);
