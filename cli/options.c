@@ -179,7 +179,7 @@ static int flock_option(struct options *o, int answer)
         return 0;
     case 'w':
         if (!value_seconds_ms(&o->lock.wait_ms, optarg)) {
-            return fail(STATUS_USAGE, "-w: '%s' is not a number of seconds", optarg);
+            return fail(STATUS_USAGE, "-w: '%s' is not a time such as 5, 0.5 or 10m", optarg);
         }
         return 0;
     case 'E':
@@ -294,6 +294,34 @@ static int one_option(struct options *o, int answer, char *argv[], int which)
 
 /* ---- What is left ----------------------------------------------------------------------- */
 
+/* Its value is not repeated: it may be a URL with a password. */
+static int misplaced(const char *command, const char *typed, const char *name)
+{
+    const char *value = "";
+    int length = (int)strcspn(typed, "=");
+    if (strncmp(typed, "--", 2) != 0) {
+        length = (int)strlen(typed);
+        for (int i = 1; i < length; i++) {
+            const char *letter = strchr(SHORT_OPTIONS, typed[i]);
+            if (letter && letter[1] == ':') {
+                length = i + 1;
+                value = " ...";
+            }
+        }
+    } else if (typed[length]) {
+        value = "=...";
+    } else {
+        for (const struct option *one = known; one->name; one++) {
+            if (strcmp(one->name, typed + 2) == 0 && one->has_arg == required_argument) {
+                value = " ...";
+            }
+        }
+    }
+    return fail(STATUS_USAGE,
+                "'%.*s' stands behind the name; options come before it: snib %s %.*s%s %s", length,
+                typed, command, length, typed, value, name);
+}
+
 static int read_command(struct options *o, char *rest[])
 {
     const char *name = o->names[0];
@@ -316,9 +344,7 @@ static int read_command(struct options *o, char *rest[])
         return 0;
     }
     if (rest[0][0] == '-' && strcmp(rest[0], "--") != 0) {
-        return fail(STATUS_USAGE,
-                    "'%s' stands behind the name; options come before it: snib run %s %s", rest[0],
-                    rest[0], name);
+        return misplaced("run", rest[0], name);
     }
     o->command = strcmp(rest[0], "--") == 0 ? rest + 1 : rest;
     return 0;
@@ -358,6 +384,9 @@ static int read_name(struct options *o, char *rest[], int which)
     warn_of_descriptor(rest[0]);
     if (which == OPTIONS_RUN) {
         return read_command(o, rest + 1);
+    }
+    if (rest[1] && rest[1][0] == '-' && rest[1][1]) {
+        return misplaced("hold", rest[1], rest[0]);
     }
     return rest[1] ? fail(STATUS_USAGE, "snib hold takes one name; more of them with --also") : 0;
 }

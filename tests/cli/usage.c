@@ -231,10 +231,30 @@ TEST(options_in_the_wrong_place_are_told_where_they_go)
     CHECK_INT(said->status, ==, 64);
     check_one_line(said->err);
     CHECK(strstr(said->err, "before it: snib run -n x") != NULL);
+    said = capture("run", "x", "--wait", "3", "true"); /* without its value it would eat the name */
+    CHECK_INT(said->status, ==, 64);
+    CHECK(strstr(said->err, "before it: snib run --wait ... x") != NULL);
+    said = capture("hold", "x", "-w", "3");
+    CHECK_INT(said->status, ==, 64);
+    CHECK(strstr(said->err, "before it: snib hold -w ... x") != NULL);
     said = capture("-n", "run", "x", "true");
     CHECK_INT(said->status, ==, 64);
     check_one_line(said->err);
     CHECK(strstr(said->err, "behind the command") != NULL);
+}
+
+TEST(a_password_in_the_wrong_place_is_not_repeated)
+{
+    stage_file();
+    const struct capture *said = capture("run", "x", "--url=redis://:hush@h", "true");
+    CHECK_INT(said->status, ==, 64);
+    CHECK(strstr(said->err, "snib run --url=... x") && !strstr(said->err, "hush"));
+    said = capture("run", "x", "-nUredis://:hush@h", "true");
+    CHECK_INT(said->status, ==, 64);
+    CHECK(strstr(said->err, "snib run -nU ... x") && !strstr(said->err, "hush"));
+    said = capture("hold", "x", "-U", "redis://:hush@h");
+    CHECK_INT(said->status, ==, 64);
+    CHECK(strstr(said->err, "snib hold -U ... x") && !strstr(said->err, "hush"));
 }
 
 TEST(help_of_a_command_is_that_commands_help)
