@@ -15,7 +15,10 @@
 #include "say.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <string.h>
+
+#define YOUNG_MS 300
 
 static const char help[] =
     "usage: snib break [OPTIONS] NAME\n"
@@ -74,10 +77,22 @@ static enum outcome refuse(const struct party *party, snib_error *error)
     return REFUSED;
 }
 
-static int take_from(const struct inquiry *inquiry, const struct party *party, snib_error *why)
+static int ask(const struct inquiry *inquiry, const struct party *party, snib_error *why)
 {
     return inquiry->force ? snib_seize(inquiry->client, inquiry->subject, party->token, why)
                           : snib_break(inquiry->client, inquiry->subject, party->token, why);
+}
+
+/* `snib run` listens when its command has lasted a tenth of a second: of a holder that has just
+ * come, "does not listen" would be wrong, and "kill it" bad advice. */
+static int take_from(const struct inquiry *inquiry, const struct party *party, snib_error *why)
+{
+    int code = ask(inquiry, party, why);
+    if (code != SNIB_EBUSY || inquiry->force || party->age_ms < 0 || party->age_ms >= YOUNG_MS) {
+        return code;
+    }
+    (void)poll(NULL, 0, YOUNG_MS);
+    return ask(inquiry, party, why);
 }
 
 /* Whoever was robbed may not know it yet. */

@@ -78,10 +78,10 @@ static int read_subject(struct inquiry *inquiry, int argc, char *argv[], unsigne
 {
     if (optind < argc && which & INQUIRY_PLACE) {
         if (inquiry->url.secret) {
-            return fail(STATUS_USAGE, "'%s' is a second URL", argv[optind]);
+            return fail(STATUS_USAGE, "a second URL; snib %s takes one", argv[0]);
         }
         int status = client_take_url(&inquiry->url, argv[optind++]);
-        inquiry->url.option = "URL";
+        inquiry->url.option = argv[0];
         if (status != 0) {
             return status;
         }

@@ -91,7 +91,7 @@ TEST(an_error_about_the_url_says_whose_url_it_is_and_what_to_write)
     CHECK(strstr(said->err, "snib: -U: ") && strstr(said->err, "redis://HOST"));
     said = capture("doctor", "cache");
     CHECK_INT(said->status, ==, 64);
-    CHECK(strstr(said->err, "snib: URL: ") && strstr(said->err, "redis://HOST"));
+    CHECK(strstr(said->err, "snib: doctor: ") && strstr(said->err, "redis://HOST"));
     setenv("SNIB_URL", "localhost", 1);
     said = capture("run", "x", "--", "true");
     CHECK_INT(said->status, ==, 64);
