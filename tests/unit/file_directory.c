@@ -7,6 +7,7 @@
 #include <linux/filter.h>
 #include <linux/magic.h>
 #include <linux/seccomp.h>
+#include <pwd.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -150,6 +151,25 @@ TEST(roots_directory_is_trusted_by_all_and_closed_to_them)
     need_root();
     make_folder("roots", 0755);
     check_join(check_spawn(stranger_in_roots_directory, NULL), PATIENCE_MS);
+}
+
+/* Who has named no directory cannot leave it out. */
+static void user_without_a_home(void *arg)
+{
+    const struct passwd *nobody = arg;
+    CHECK(setgroups(0, NULL) == 0);
+    CHECK(setuid(nobody->pw_uid) == 0);
+    must_be_refused("file:", SNIB_ESYS, "name another directory: file:///DIRECTORY");
+}
+
+TEST(a_home_that_is_not_there_is_said_with_what_to_do)
+{
+    need_root();
+    struct passwd *nobody = getpwnam("nobody");
+    if (!nobody || access(nobody->pw_dir, F_OK) == 0) {
+        SKIP("needs a user without a home");
+    }
+    check_join(check_spawn(user_without_a_home, nobody), PATIENCE_MS);
 }
 
 static void stranger_finds_roots_file(void *arg)

@@ -133,7 +133,7 @@ static int create(struct directory *d, struct failure *why)
         if (sys == EEXIST) {
             return 0;
         }
-        if (sys == ENOENT) {
+        if (sys == ENOENT && d->session->url->path[0] != '\0') {
             return snib__file_fail(
                 why, snib__file_failure_code(sys), sys,
                 "cannot create %.200s: %s above it; mkdir -p -m 700 it, or leave "
