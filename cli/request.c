@@ -73,10 +73,14 @@ enum { WAIT, MODE, PERMITS, TTL, LABEL, MAX_HOLD, SETTINGS };
 static const struct setting {
     const char *key;
     bool (*set)(snib_options *, const char *);
+    const char *wants; /* what was not understood */
 } settings[SETTINGS] = {
-    [WAIT] = {"wait", set_wait},          [MODE] = {"mode", set_mode},
-    [PERMITS] = {"permits", set_permits}, [TTL] = {"ttl", set_ttl},
-    [LABEL] = {"label", set_label},       [MAX_HOLD] = {"max-hold", set_max_hold},
+    [WAIT] = {"wait", set_wait, "wait is a time such as 5, 0.5 or 10m, or forever, not"},
+    [MODE] = {"mode", set_mode, "mode is exclusive or shared, not"},
+    [PERMITS] = {"permits", set_permits, "permits is 1 to 1000, not"},
+    [TTL] = {"ttl", set_ttl, "ttl is a time such as 500ms, 30s or 5m, not"},
+    [LABEL] = {"label", set_label, ""},
+    [MAX_HOLD] = {"max-hold", set_max_hold, "max-hold is a time such as 500ms, 30s or 5m, not"},
 };
 
 /* One setting, as key=value. `seen` has a bit for each that came before. */
@@ -91,7 +95,8 @@ static bool read_setting(struct request *r, const char *field, unsigned *seen)
             return wrong(r, "given twice:", settings[i].key);
         }
         *seen |= 1U << i;
-        return settings[i].set(&r->lock, field + length + 1) || wrong(r, "bad value:", field);
+        const char *value = field + length + 1;
+        return settings[i].set(&r->lock, value) || wrong(r, settings[i].wants, value);
     }
     return wrong(r, "unknown setting", field);
 }

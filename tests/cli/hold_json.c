@@ -587,6 +587,24 @@ TEST(a_reader_that_does_not_read_gets_everything_later_and_keeps_nobody_from_end
     check_kill(asking);
 }
 
+TEST(a_bad_value_is_answered_by_what_would_be_good)
+{
+    static const char *const bad[][2] = {
+        {"acquire\tx\tttl=5", "ttl is a time such as 500ms, 30s or 5m, not '5'"},
+        {"acquire\tx\twait=soon", "wait is a time such as 5, 0.5 or 10m, or forever, not 'soon'"},
+        {"acquire\tx\tmode=both", "mode is exclusive or shared, not 'both'"},
+        {"acquire\tx\tpermits=0", "permits is 1 to 1000, not '0'"},
+    };
+    struct actor hold;
+    stage_file();
+    start(&hold, "--json");
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        command(&hold, bad[i][0]);
+        CHECK_STR(text(event(&hold, "error", "x"), "message"), bad[i][1]);
+    }
+    finish(&hold);
+}
+
 /* ---- The examples, which are never needed to test snib itself --------------------------- */
 
 static bool has_python(void)
