@@ -148,6 +148,7 @@ _snib_subject() {
         run | hold | status | break) _snib_names "$typed" ;;
         list) _snib_names "$typed" ;;
         guard) compopt -o default 2>/dev/null ;;
+        doctor) _snib_value --url "$typed" ;;
         esac
         return
     fi
