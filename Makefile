@@ -11,7 +11,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: all demo test test-full soak mutants coverage lint format bench bench-peers interop install \
     uninstall deb clean help
 
-all: ## build the library and the command into build/release
+all: ## build everything, tests too, into build/release
 	@tools/build release
 
 demo: ## see it work; installs what it needs
@@ -59,11 +59,13 @@ bench-peers: all ## measure beside clients of other libraries
 	@tools/install-packages test
 	@tools/peers bench/peers
 
-install: all ## install below $(DESTDIR)$(PREFIX)
+install: ## install below $(DESTDIR)$(PREFIX)
+	@tools/build release snib_installed
 	@cmake --install build/release
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" -ne 0 ] || ldconfig
 
-uninstall: all ## remove what `make install` has put there
+uninstall: ## remove what `make install` has put there
+	@tools/build release snib_installed
 	@tools/uninstall
 
 deb: ## Debian packages, into build/deb

@@ -27,6 +27,7 @@ function(snib_engine_module name)
   target_link_libraries(engine_${name} PRIVATE snib ${module_LIBRARIES})
 
   if(module_INSTALL)
+    add_dependencies(snib_installed engine_${name})
     install(TARGETS engine_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/snib)
   endif()
 endfunction()

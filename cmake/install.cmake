@@ -9,6 +9,8 @@ install(TARGETS snib snib_static EXPORT snib-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
+add_dependencies(snib_installed snib snib_static)
+
 # The command finds its library also where the loader does not look, such as under /opt.
 if(TARGET snib_command)
   file(RELATIVE_PATH to_libraries ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
@@ -16,6 +18,7 @@ if(TARGET snib_command)
     set_target_properties(snib_command PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")
   endif()
   install(TARGETS snib_command DESTINATION ${CMAKE_INSTALL_BINDIR})
+  add_dependencies(snib_installed snib_command)
 endif()
 
 # For pkg-config.
