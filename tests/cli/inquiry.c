@@ -658,16 +658,6 @@ TEST(an_engine_that_cannot_be_used_is_69)
     CHECK_INT(capture("break", "--url", bad, "a")->status, ==, 69);
 }
 
-TEST(an_error_about_no_lock_in_particular_names_none)
-{
-    const struct capture *said = capture("list", "-U", "unix:///no/such/socket");
-    CHECK_INT(said->status, ==, 69);
-    says(said->err, "snib: redis: /no/such/socket: ");
-    said = capture("status", "-U", "unix:///no/such/socket", "report");
-    CHECK_INT(said->status, ==, 69);
-    says(said->err, "snib: redis: 'report': /no/such/socket: ");
-}
-
 TEST(an_answer_that_cannot_be_written_is_an_error)
 {
     static const char *const commands[] = {

@@ -102,6 +102,16 @@ TEST(an_error_about_the_url_says_whose_url_it_is_and_what_to_write)
     CHECK(strstr(said->err, "SNIB_URL: ") && strstr(said->err, "mkdir -p"));
 }
 
+TEST(an_error_about_no_lock_in_particular_names_none)
+{
+    const struct capture *said = capture("list", "-U", "unix:///no/such/socket");
+    CHECK_INT(said->status, ==, 69);
+    CHECK(strstr(said->err, "snib: redis: /no/such/socket: ") != NULL);
+    said = capture("status", "-U", "unix:///no/such/socket", "report");
+    CHECK_INT(said->status, ==, 69);
+    CHECK(strstr(said->err, "snib: redis: 'report': /no/such/socket: ") != NULL);
+}
+
 TEST(short_of_descriptors_is_70)
 {
     stage_file();
