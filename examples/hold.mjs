@@ -4,6 +4,12 @@ import assert from 'node:assert';
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
+// 'held' may come again at any time: it answers an acquire, and nothing else.
+const answers = {
+    acquire: ['held', 'busy', 'cancelled', 'error'],
+    release: ['released', 'cancelled', 'error'],
+};
+
 export class Snib {
     #waiting = new Map();
     #onLost = new Map();
@@ -23,15 +29,19 @@ export class Snib {
         const asked = this.#waiting.get(name);
         if (event === 'lost') {
             this.#onLost.get(name)?.(rest.why); // stop the work, then release
-        } else if (asked && ['held', 'busy', 'released', 'cancelled', 'error'].includes(event)) {
+        } else if (asked && answers[asked.verb].includes(event)) {
             this.#waiting.delete(name);
             event === 'error' ? asked.reject(new Error(rest.message)) : asked.resolve(rest);
         }
     }
 
-    #ask(name, ...words) {
+    #ask(verb, name, ...settings) {
+        const words = [verb, name, ...settings], size = Buffer.byteLength(name);
+        if (size < 1 || size > 200 || words.some((word) => /[\0-\x1f]/.test(word))) {
+            throw new RangeError('a name is 1 to 200 bytes; no tabs or newlines');
+        }
         return new Promise((resolve, reject) => {
-            this.#waiting.set(name, { resolve, reject });
+            this.#waiting.set(name, { verb, resolve, reject });
             this.process.stdin.write(words.join('\t') + '\n');
         });
     }
@@ -40,15 +50,19 @@ export class Snib {
     async acquire(name, onLost, settings = {}) {
         this.#onLost.set(name, onLost);
         const words = Object.entries(settings).map(([key, value]) => `${key}=${value}`);
-        const { token } = await this.#ask(name, 'acquire', name, ...words);
-        if (token === undefined) this.#onLost.delete(name);
+        let token;
+        try {
+            ({ token } = await this.#ask('acquire', name, ...words));
+        } finally {
+            if (token === undefined) this.#onLost.delete(name);
+        }
         return token;
     }
 
     // True; false if it had been lost before.
     async release(name) {
         this.#onLost.delete(name);
-        return (await this.#ask(name, 'release', name)).code === 'OK';
+        return (await this.#ask('release', name)).code === 'OK';
     }
 
     close() { // gives all back

@@ -9,7 +9,9 @@ import threading
 
 
 class Snib:
-    ANSWERS = {"held", "busy", "released", "cancelled", "error"}
+    # "held" may come again at any time: it answers an acquire, and nothing else.
+    ANSWERS = {"acquire": {"held", "busy", "cancelled", "error"},
+               "release": {"released", "cancelled", "error"}}
 
     def __init__(self, *options):
         self.process = subprocess.Popen(["snib", "hold", "--json", *options], text=True,
@@ -24,19 +26,23 @@ class Snib:
             name = event["name"]
             if event["event"] == "lost":
                 self._lose(name, event["why"])
-            elif event["event"] in self.ANSWERS and name in self.waiting:
-                self.waiting.pop(name).put(event)
+            elif name in self.waiting and event["event"] in self.ANSWERS[self.waiting[name][0]]:
+                self.waiting.pop(name)[1].put(event)
         for name in list(self.on_lost):  # snib itself is gone: so are its locks
             self._lose(name, "snib has ended")
         for name in list(self.waiting):
-            self.waiting.pop(name).put({"event": "error", "message": "snib has ended"})
+            self.waiting.pop(name)[1].put({"event": "error", "message": "snib has ended"})
 
     def _lose(self, name, why):  # on a thread of its own: it stops the work, then releases
         if name in self.on_lost:
             threading.Thread(target=self.on_lost[name], args=(why,)).start()
 
-    def _ask(self, name, *words):
-        answer = self.waiting[name] = queue.Queue()
+    def _ask(self, verb, name, *settings):
+        words = (verb, name, *settings)
+        if not 1 <= len(name.encode()) <= 200 or any(c < " " for word in words for c in word):
+            raise ValueError("a name is 1 to 200 bytes; no tabs or newlines")
+        answer = queue.Queue()
+        self.waiting[name] = verb, answer
         self.process.stdin.write("\t".join(words) + "\n")
         self.process.stdin.flush()
         event = answer.get()
@@ -48,15 +54,18 @@ class Snib:
         """The token; None if it is busy. acquire("x", stop, wait=5, mode="shared")"""
         self.on_lost[name] = on_lost
         words = [f"{key.replace('_', '-')}={value}" for key, value in settings.items()]
-        token = self._ask(name, "acquire", name, *words).get("token")
-        if token is None:
-            del self.on_lost[name]
+        token = None
+        try:
+            token = self._ask("acquire", name, *words).get("token")
+        finally:
+            if token is None:
+                del self.on_lost[name]
         return token
 
     def release(self, name):
         """True; False if it had been lost before."""
         self.on_lost.pop(name, None)
-        return self._ask(name, "release", name).get("code") == "OK"
+        return self._ask("release", name).get("code") == "OK"
 
     def close(self):
         """Gives all back."""
