@@ -79,6 +79,13 @@ static void say(struct snib__request *r, int code)
     case SNIB_OK:
         return;
     case SNIB_EUNKNOWN:
+        if (!contact->made) { /* it may be the wrong address: name it */
+            snib__fail(r->err, code, 0,
+                       "%s: lock '%s': no answer yet from %.120s%s%s; is it the right server?",
+                       scheme, name, r->client->shown_url, contact->why[0] ? ": " : "",
+                       contact->why);
+            return;
+        }
         snib__fail(
             r->err, code, 0,
             "%s: no answer about lock '%s'%s%s; if it was granted after all, it is given back",

@@ -118,3 +118,18 @@ TEST(one_in_line_behind_one_that_retries_has_its_time_too)
     CHECK_INT(atomic_load(&patient.over), ==, 0);
     snib_close(client);
 }
+
+TEST(a_wait_that_ends_before_first_contact_names_the_server)
+{
+    snib_options options = SNIB_OPTIONS;
+    snib_lease *lease;
+    snib_error error;
+    script.attempt = script_mute;
+    snib *client = script_client("script:?connect=10s&timeout=100ms");
+    options.wait_ms = 50;
+    CHECK_INT(snib_acquire(&lease, client, "a", &options, &error), ==, SNIB_EUNKNOWN);
+    if (!strstr(error.message, "lock 'a': no answer yet from script:")) {
+        FAIL("'%s'", error.message);
+    }
+    snib_close(client);
+}
