@@ -81,6 +81,16 @@ TEST_CASE(the_same_seed_gives_the_same_run, 60, no_seed)
     CHECK_UINT(world.hash, !=, one);
 }
 
+/* What they showed: debts that nobody asked for again; attempts that were always one answer behind,
+ * on a connection that could not be asked what it is and was never replaced. */
+TEST_CASE(schedules_that_once_failed_keep_the_promises, 60, no_seed)
+{
+    static const uint64_t seeds[] = {300000048, 5040875};
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+        world_run(seeds[i]);
+    }
+}
+
 TEST_CASE(the_schedule_of_this_seed_keeps_the_promises, 60, seed_given)
 {
     world_run(strtoull(check_option("seed"), NULL, 10));

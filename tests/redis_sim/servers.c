@@ -198,7 +198,8 @@ void site_restart(int index, bool lose_data, int64_t down_ms)
     if (lose_data) {
         keys_clear(keys_at(s));
         if (index == world.master) {
-            rupture_all(c->quarantine && c->seen);
+            rupture_all(c->quarantine && c->seen &&
+                        !c->failover); /* a copy has no run of its own */
         }
     }
     struct event back = {.kind = SERVER_BACK, .which = index};

@@ -194,8 +194,13 @@ static bool is_granted_by_a_fit_node(struct snib__redis *r, struct snib__bid *b)
     if (node->standing == SNIB__NODE_UNFIT) {
         snib__attempts_fail(r, b, SNIB_EUNSAFE, 0, node->why);
     } else if (node->standing != SNIB__NODE_FIT) {
-        /* whatever it granted is found, or given back, by the next connection */
-        answer_unknown(r, b, node->why);
+        /* Whatever it granted is found, or given back, by the next connection. If we have asked
+         * again meanwhile, that answer counts: told now, the core would rest and ask once more
+         * before it was read, and this connection, which goes when nothing is asked on it, would
+         * stay. */
+        if (b->under_way == 0) {
+            answer_unknown(r, b, node->why);
+        }
     } else if (snib__node_quarantine_left_ms(node) > 0) {
         undo(r, b);
         answer_quarantine(r, b);
