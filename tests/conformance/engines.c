@@ -19,6 +19,7 @@
  */
 #include "conformance.h"
 #include "server.h"
+#include "server_etcd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,9 +64,38 @@ static void make_redis_place(char *url, size_t size, const char *server)
     snprintf(url, size, "%s&prefix=%s", server, unique());
 }
 
+static void start_etcd(char *url, size_t size)
+{
+    static struct server etcd;
+    server_etcd(&etcd, NULL);
+    snprintf(url, size, "etcd://127.0.0.1:%d", etcd.port);
+}
+
+static void start_etcd_cluster(char *url, size_t size)
+{
+    static struct server members[3];
+    server_etcd_cluster(members, 3, NULL);
+    snprintf(url, size, "etcd://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", members[0].port,
+             members[1].port, members[2].port);
+}
+
+static void make_etcd_place(char *url, size_t size, const char *server)
+{
+    snprintf(url, size, "%s/%s", server, unique());
+}
+
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
     {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_redis_place},
+    {.name = "etcd",
+     .scheme = "etcd",
+     .lacks = SNIB_TRAIT_SURVIVES_SERVER_LOSS, /* one member */
+     .start = start_etcd,
+     .make_place = make_etcd_place},
+    {.name = "etcd-cluster",
+     .scheme = "etcd",
+     .start = start_etcd_cluster,
+     .make_place = make_etcd_place},
 };
 
 static const struct engine_row *row_under_test(void)
@@ -91,6 +121,7 @@ const char *place(void)
     if (url[0] == '\0') {
         const struct engine_row *row = row_under_test();
         const char *shared = check_option("server");
+        setenv("SNIB_MODULES", TEST_BUILD_DIR "/engines", 1);
         char own[256] = "";
         if (row->start != NULL && shared == NULL) {
             row->start(own, sizeof own);
