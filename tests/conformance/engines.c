@@ -30,6 +30,7 @@ struct engine_row {
     const char *name;                      /* of --engine */
     const char *scheme;                    /* as the library's table has it */
     unsigned lacks;                        /* traits this variant does not have */
+    bool synced;                           /* a write is answered when the disk has it */
     void (*start)(char *url, size_t size); /* a server; NULL: it has none */
     /* At the server of that URL; nobody else gets the same. */
     void (*make_place)(char *url, size_t size, const char *server);
@@ -90,10 +91,12 @@ static const struct engine_row rows[] = {
     {.name = "etcd",
      .scheme = "etcd",
      .lacks = SNIB_TRAIT_SURVIVES_SERVER_LOSS, /* one member */
+     .synced = true,
      .start = start_etcd,
      .make_place = make_etcd_place},
     {.name = "etcd-cluster",
      .scheme = "etcd",
+     .synced = true,
      .start = start_etcd_cluster,
      .make_place = make_etcd_place},
 };
@@ -195,6 +198,11 @@ static bool has(unsigned traits)
 bool on_file(void)
 {
     return strcmp(row_under_test()->scheme, "file") == 0;
+}
+
+bool with_synced_writes(void)
+{
+    return row_under_test()->synced;
 }
 
 bool with_shared(void)

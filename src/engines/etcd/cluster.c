@@ -21,7 +21,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAUSE_FIRST_MS = 20, PAUSE_MOST_MS = 1000, AGAIN_MS = 100, TRIES_MOST = 1000, LOOK_AT = 64 };
+enum {
+    PAUSE_FIRST_MS = 20,
+    PAUSE_MOST_MS = 1000,
+    AGAIN_MS = 100,
+    TRIES_MOST = 1000,
+    LOOK_AT = 64,
+    UNDER_WAY_MOST = 500
+};
 
 enum { STATUS_INVALID = 3, STATUS_UNAVAILABLE = 14, STATUS_UNAUTHENTICATED = 16 };
 
@@ -177,7 +184,8 @@ static void on_ended(struct etcd_connection *link, struct etcd_call *k)
         on_token(c, k);
     } else if (k->lasting) {
         end(k, k->status >= 0 ? ETCD_ANSWERED : ETCD_LOST);
-    } else if (k->reset == NGHTTP2_REFUSED_STREAM && k->tries < TRIES_MOST) {
+    } else if ((k->reset == NGHTTP2_REFUSED_STREAM || says(k, "too many requests")) &&
+               k->tries < TRIES_MOST) {
         put_back(c, k, AGAIN_MS); /* not executed */
     } else if (wants_token(c, k)) {
         free(c->token);
@@ -203,6 +211,12 @@ static void on_ended(struct etcd_connection *link, struct etcd_call *k)
 static const struct etcd_connection_upcalls connection_upcalls = {.ended = on_ended,
                                                                   .lost = on_lost};
 
+/* A server refuses everybody when too much is asked of it at a time. */
+static bool has_room(const struct etcd_connection *link)
+{
+    return link->call_count < UNDER_WAY_MOST;
+}
+
 /* ---- Submitting ------------------------------------------------------------------------- */
 
 void etcd_cluster_submit(struct etcd_cluster *c, struct etcd_call *k)
@@ -212,7 +226,7 @@ void etcd_cluster_submit(struct etcd_cluster *c, struct etcd_call *k)
         k->due_ns = snib__later(now_ns(), c->timeout_ms * SNIB__MS);
     }
     snib__list_append(&c->waiting, &k->place);
-    if (link && !link->leaving && (!c->user || c->token)) {
+    if (link && !link->leaving && (!c->user || c->token) && has_room(link)) {
         (void)etcd_connection_send(link, k, c->token); /* no memory: it waits */
     }
 }
@@ -263,7 +277,8 @@ void etcd_cluster_flush(struct etcd_cluster *c)
         return;
     }
     if (log_in(c, link)) {
-        for (struct snib__list *l = c->waiting.after; l != &c->waiting; l = after) {
+        for (struct snib__list *l = c->waiting.after; l != &c->waiting && has_room(link);
+             l = after) {
             struct etcd_call *k = SNIB__OF(l, struct etcd_call, place);
             after = l->after;
             if (now >= k->resend_ns) {

@@ -217,6 +217,7 @@ static int on_stream_close(nghttp2_session *h2, int32_t id, uint32_t code, void 
     if (k) {
         k->reset = code;
         k->stream_id = -1;
+        c->call_count--;
         snib__list_remove(&k->place);
         snib__list_append(&c->over, &k->place);
     }
@@ -272,6 +273,7 @@ void etcd_connection_close(struct etcd_connection *c)
     }
     snib__buffer_free(&c->out);
     c->state = ETCD_APART;
+    c->call_count = 0;
     c->greeted = c->leaving = false;
 }
 
@@ -346,6 +348,7 @@ bool etcd_connection_send(struct etcd_connection *c, struct etcd_call *k, const 
         k->first_sent = k->sent;
     }
     k->connection = c;
+    c->call_count++;
     snib__list_remove(&k->place);
     snib__list_append(&c->calls, &k->place);
     return true;
@@ -364,6 +367,7 @@ void etcd_connection_forget(struct etcd_connection *c, struct etcd_call *k)
         nghttp2_session_set_stream_user_data(c->h2, k->stream_id, NULL);
         nghttp2_submit_rst_stream(c->h2, NGHTTP2_FLAG_NONE, k->stream_id, NGHTTP2_CANCEL);
         k->stream_id = -1;
+        c->call_count--;
     }
     snib__list_remove(&k->place);
     k->connection = NULL;

@@ -89,6 +89,7 @@ struct etcd_connection {
     nghttp2_session *h2;
     struct snib__buffer out;
     struct snib__list calls;
+    size_t call_count;      /* of open streams */
     struct snib__list over; /* streams that are closed, and whose calls are not told yet */
     bool greeted;           /* its SETTINGS have come: it is a server, and awake */
     bool leaving;           /* it said GOAWAY */

@@ -127,6 +127,7 @@ static void close_session(struct snib__session *session)
     if (!snib__forked(session)) {
         say_farewell(e);
     }
+    etcd_queries_close(e);
     etcd_cluster_close(&e->cluster);
     snib__tls_close(e->tls);
     etcd_leases_close(e);

@@ -19,10 +19,20 @@
 #include <string.h>
 
 #define CHECK_NS (50 * SNIB__MS)
+#define LEASES_MOST 256 /* that are asked for, for one inspection */
+
+static void forget(struct etcd_query *q)
+{
+    snib__list_remove(&q->place);
+    free(q->sights);
+    pb__range_response__free_unpacked(q->range, NULL);
+    q->sights = NULL;
+    q->range = NULL;
+}
 
 static void finish(struct etcd_query *q, int code, int sys, const char *why)
 {
-    snib__list_remove(&q->place);
+    forget(q);
     snib__finish(q->query, code, sys, why);
 }
 
@@ -53,16 +63,18 @@ static bool submit(struct etcd *e, struct etcd_query *q, struct etcd_call *k,
 
 /* ---- Who is there ----------------------------------------------------------------------- */
 
-struct sight {
+struct etcd_sight {
     const Pb__KeyValue *kv;
     char name[SNIB__NAME_MAX + 1];
     enum etcd_class class;
     unsigned permits;
+    int place; /* 0 holds */
+    int64_t left_ms;
 };
 
 static int by_name(const void *a, const void *b)
 {
-    const struct sight *one = a, *other = b;
+    const struct etcd_sight *one = a, *other = b;
     int order = strcmp(one->name, other->name);
     if (order == 0) {
         order = one->kv->create_revision < other->kv->create_revision ? -1 : 1;
@@ -70,7 +82,7 @@ static int by_name(const void *a, const void *b)
     return order;
 }
 
-static void show(struct etcd_query *q, const struct sight *s, int place)
+static void show(struct etcd_query *q, const struct etcd_sight *s)
 {
     struct etcd_value value;
     etcd_value_read(&value, &s->kv->value);
@@ -81,41 +93,92 @@ static void show(struct etcd_query *q, const struct sight *s, int place)
                       .mode = s->class == ETCD_SHARED    ? SNIB_SHARED
                               : s->class == ETCD_COUNTED ? SNIB_COUNTED
                                                          : SNIB_EXCLUSIVE,
-                      .place = place,
+                      .place = s->place,
                       .permits = s->permits,
                       .since_unix_ms = value.since_ms,
-                      .left_ms = -1};
-    if (place == 0 && s->class != ETCD_SHARED) {
+                      .left_ms = s->left_ms};
+    if (s->place == 0 && s->class != ETCD_SHARED) {
         seen.token = (uint64_t)s->kv->create_revision;
     }
     snib__seen(q->query, &seen);
 }
 
-/* One name: holders, then who waits. */
-static void show_name(struct etcd_query *q, const struct sight *s, size_t n)
+/* Who of one name's holds, and who waits at which place. */
+static void find_places(struct etcd_sight *s, size_t n)
 {
     int waiting = 0;
-    for (int waiters = 0; waiters < 2; waiters++) {
-        size_t exclusive = 0, counted = 0;
-        for (size_t i = 0; i < n; i++) {
-            bool holds = s[i].class == ETCD_SHARED    ? exclusive == 0
-                         : s[i].class == ETCD_COUNTED ? counted < s[i].permits
-                                                      : i == 0;
-            exclusive += s[i].class == ETCD_EXCLUSIVE;
-            counted += s[i].class == ETCD_COUNTED;
-            if (holds == (waiters == 0)) {
-                show(q, &s[i], holds ? 0 : ++waiting);
+    size_t exclusive = 0, counted = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool holds = s[i].class == ETCD_SHARED    ? exclusive == 0
+                     : s[i].class == ETCD_COUNTED ? counted < s[i].permits
+                                                  : i == 0;
+        exclusive += s[i].class == ETCD_EXCLUSIVE;
+        counted += s[i].class == ETCD_COUNTED;
+        s[i].place = holds ? 0 : ++waiting;
+        s[i].left_ms = -1;
+    }
+}
+
+/* Name by name, holders first, and the end of the inspection. */
+static void show_all(struct etcd_query *q)
+{
+    const struct etcd_sight *s = q->sights;
+    for (size_t i = 0, to; i < q->sight_count; i = to) {
+        for (to = i; to < q->sight_count && strcmp(s[to].name, s[i].name) == 0; to++) {
+            if (s[to].place == 0) {
+                show(q, &s[to]);
             }
         }
+        for (size_t k = i; k < to; k++) {
+            if (s[k].place > 0) {
+                show(q, &s[k]);
+            }
+        }
+    }
+    finish(q, SNIB_OK, 0, NULL);
+}
+
+static void on_left(struct etcd_call *k)
+{
+    struct etcd_query *q = k->subject;
+    const Pb__LeaseTimeToLiveResponse *reply = (const Pb__LeaseTimeToLiveResponse *)k->reply;
+    if (good(k) && reply->ttl >= 0) { /* whole seconds, rounded down */
+        int64_t left_ms = reply->ttl * 1000 + 999;
+        int64_t most_ms = reply->granted_ttl * 1000;
+        q->sights[k->number].left_ms = left_ms < most_ms ? left_ms : most_ms;
+    }
+    if (--q->under_way == 0) {
+        show_all(q);
+    }
+}
+
+/* How long are the leases of those who hold? */
+static void ask_left(struct etcd *e, struct etcd_query *q)
+{
+    q->under_way = 1;
+    for (size_t i = 0; i < q->sight_count && q->under_way < LEASES_MOST; i++) {
+        const struct etcd_sight *s = &q->sights[i];
+        struct etcd_call *k =
+            s->place == 0 && s->kv->lease ? etcd_request_ttl(e, s->kv->lease) : NULL;
+        if (k) {
+            k->subject = q;
+            k->number = (int64_t)i;
+            k->end = on_left;
+            q->under_way++;
+            etcd_cluster_submit(&e->cluster, k);
+        }
+    }
+    if (--q->under_way == 0) {
+        show_all(q);
     }
 }
 
 static size_t collect(const struct etcd *e, const struct etcd_query *q,
-                      const Pb__RangeResponse *range, struct sight *out)
+                      const Pb__RangeResponse *range, struct etcd_sight *out)
 {
     size_t n = 0;
     for (size_t i = 0; i < range->n_kvs; i++) {
-        struct sight *s = &out[n];
+        struct etcd_sight *s = &out[n];
         size_t base_size;
         char base[ETCD_BASE_MAX];
         s->kv = range->kvs[i];
@@ -141,20 +204,22 @@ static void on_seen(struct etcd_call *k)
         fail(e, q, k);
         return;
     }
-    struct sight *sights = calloc(range->n_kvs + 1, sizeof *sights);
-    if (!sights) {
+    q->sights = calloc(range->n_kvs + 1, sizeof *q->sights);
+    if (!q->sights) {
         finish(q, SNIB_ENOMEM, 0, "out of memory");
         return;
     }
-    size_t n = collect(e, q, range, sights);
-    qsort(sights, n, sizeof *sights, by_name);
-    for (size_t i = 0, to; i < n; i = to) {
-        for (to = i + 1; to < n && strcmp(sights[to].name, sights[i].name) == 0; to++) {
+    q->range = (Pb__RangeResponse *)k->reply;
+    k->reply = NULL; /* ours now */
+    q->sight_count = collect(e, q, q->range, q->sights);
+    qsort(q->sights, q->sight_count, sizeof *q->sights, by_name);
+    for (size_t i = 0, to; i < q->sight_count; i = to) {
+        for (to = i + 1; to < q->sight_count && strcmp(q->sights[to].name, q->sights[i].name) == 0;
+             to++) {
         }
-        show_name(q, sights + i, to - i);
+        find_places(q->sights + i, to - i);
     }
-    free(sights);
-    finish(q, SNIB_OK, 0, NULL);
+    ask_left(e, q);
 }
 
 static void begin(struct snib__query *query)
@@ -303,4 +368,11 @@ int64_t etcd_queries_keep_time(struct etcd *e, int64_t now)
         }
     }
     return next;
+}
+
+void etcd_queries_close(struct etcd *e)
+{
+    while (!snib__list_empty(&e->queries)) {
+        forget(SNIB__OF(e->queries.after, struct etcd_query, place));
+    }
 }
