@@ -150,8 +150,10 @@ TEST(a_key_of_go_or_etcdctl_is_waited_for_and_excludes)
     etcd_put(&etcd, "name/694d8f31ab402c07", 0); /* as concurrency.Mutex names its key */
     CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), ==, SNIB_EBUSY);
     CHECK(strstr(error.message, "another etcd client") != NULL);
-    CHECK_INT(snib_break(client, "name", error.holder_token, &error), ==, SNIB_EBUSY);
-    CHECK_OK(snib_seize(client, "name", error.holder_token, &error), error.message);
+    uint64_t token = error.holder_token;
+    CHECK_INT(snib_break(client, "name", token, &error), ==, SNIB_EBUSY);
+    CHECK(strstr(error.message, "--force") != NULL);
+    CHECK_OK(snib_seize(client, "name", token, &error), error.message);
     give(take(client, "name", &at_once));
     snib_close(client);
 }
