@@ -27,4 +27,12 @@ if(SNIB_ETCD)
     LIBRARIES ${NGHTTP2_LIBRARY} ${PROTOBUF_C_LIBRARY} INSTALL)
   target_include_directories(engine_etcd PRIVATE ${etcd_generated})
   target_include_directories(engine_etcd SYSTEM PRIVATE ${NGHTTP2_INCLUDE} ${PROTOBUF_C_INCLUDE})
+
+  # The same parts, for tests that look inside.
+  if(SNIB_TESTS OR SNIB_FUZZ)
+    add_library(etcd_parts STATIC ${etcd_sources} ${etcd_generated}/rpc.pb-c.c)
+    target_include_directories(etcd_parts PUBLIC ${PROJECT_SOURCE_DIR}/src ${etcd_generated})
+    target_link_libraries(etcd_parts PUBLIC snib_static ${NGHTTP2_LIBRARY} ${PROTOBUF_C_LIBRARY})
+    add_dependencies(etcd_parts engine_etcd) # which makes rpc.pb-c.h
+  endif()
 endif()
