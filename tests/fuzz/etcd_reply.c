@@ -7,7 +7,7 @@
  */
 #include "engines/etcd/connection.h"
 #include "engines/etcd/keys.h"
-#include "rpc.pb-c.h"
+#include <rpc.pb-c.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +114,9 @@ static void hear(const uint8_t *data, size_t size, size_t step)
     }
     etcd_connection_close(&connection);
     on_lost(&connection);
+    while (!snib__list_empty(&connection.over)) {
+        etcd_call_free(SNIB__OF(connection.over.after, struct etcd_call, place));
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

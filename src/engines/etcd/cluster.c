@@ -14,7 +14,7 @@
 #include "engines/etcd/cluster.h"
 
 #include "base/random.h"
-#include "rpc.pb-c.h"
+#include <rpc.pb-c.h>
 
 #include <errno.h>
 #include <stdio.h>

@@ -373,6 +373,25 @@ void etcd_connection_forget(struct etcd_connection *c, struct etcd_call *k)
     k->connection = NULL;
 }
 
+/* Tell those whose streams are over; false: the connection is gone. */
+static bool tell(struct etcd_connection *c)
+{
+    while (!snib__list_empty(&c->over)) {
+        struct etcd_call *k = SNIB__OF(c->over.after, struct etcd_call, place);
+        snib__list_remove(&k->place);
+        k->connection = NULL;
+        c->upcalls->ended(c, k);
+        if (c->state != ETCD_JOINED) {
+            return false;
+        }
+    }
+    if (c->leaving) {
+        etcd_connection_lose(c, 0, "the member said good-bye");
+        return false;
+    }
+    return true;
+}
+
 /* Everything that is due, in as few writes as possible. */
 static bool collect(struct etcd_connection *c)
 {
@@ -389,7 +408,7 @@ static bool collect(struct etcd_connection *c)
     return size >= 0;
 }
 
-void etcd_connection_flush(struct etcd_connection *c)
+static void write_all(struct etcd_connection *c)
 {
     while (c->state == ETCD_JOINED) {
         size_t put;
@@ -414,26 +433,16 @@ void etcd_connection_flush(struct etcd_connection *c)
     }
 }
 
-/* ---- Hearing ---------------------------------------------------------------------------- */
-
-/* Tell those whose streams are over; false: the connection is gone. */
-static bool tell(struct etcd_connection *c)
+/* Resetting a stream ends it, too: that is told as if it had been heard. */
+void etcd_connection_flush(struct etcd_connection *c)
 {
-    while (!snib__list_empty(&c->over)) {
-        struct etcd_call *k = SNIB__OF(c->over.after, struct etcd_call, place);
-        snib__list_remove(&k->place);
-        k->connection = NULL;
-        c->upcalls->ended(c, k);
-        if (c->state != ETCD_JOINED) {
-            return false;
-        }
+    write_all(c);
+    if (c->state == ETCD_JOINED && !snib__list_empty(&c->over)) {
+        tell(c);
     }
-    if (c->leaving) {
-        etcd_connection_lose(c, 0, "the member said good-bye");
-        return false;
-    }
-    return true;
 }
+
+/* ---- Hearing ---------------------------------------------------------------------------- */
 
 void etcd_connection_hear(struct etcd_connection *c, const uint8_t *bytes, size_t size)
 {

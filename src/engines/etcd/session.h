@@ -11,7 +11,7 @@
 #include "engines/engine.h"
 #include "engines/etcd/cluster.h"
 #include "engines/etcd/keys.h"
-#include "rpc.pb-c.h"
+#include <rpc.pb-c.h>
 
 /* The places of the parameters in their table. */
 enum {
