@@ -327,6 +327,10 @@ static void on_list(struct etcd_call *k)
         etcd_attempt_place_lost(e, b, "the key is gone from the cluster");
         return;
     }
+    if (!range_at(txn, 0)) {
+        etcd_attempt_fail(e, b, k); /* an answer that says nothing */
+        return;
+    }
     look(&v, e, b, range_at(txn, 0));
     b->ahead = v.ahead;
     b->seen = txn->header->revision;
@@ -355,27 +359,46 @@ void etcd_attempt_list(struct etcd *e, struct etcd_claim *b)
     etcd_cluster_submit(&e->cluster, k);
 }
 
+/* What the inner transaction of an attempt says: whether the token is on record now, or which one
+ * was; and who else is there, if it lists them. False: it does not say who is there. */
+static bool read_record(struct etcd_claim *b, const Pb__TxnResponse *txn,
+                        const Pb__RangeResponse **list)
+{
+    int mode = b->claim->mode;
+    *list = range_at(txn, mode == SNIB_COUNTED ? 1 : 2);
+    if (mode == SNIB_COUNTED) {
+        return *list != NULL;
+    }
+    const Pb__TxnResponse *record =
+        txn->n_responses > 1 && txn->responses[1]->response_case == PB__RESPONSE_OP__RESPONSE_TXN
+            ? txn->responses[1]->txn
+            : NULL;
+    b->noted = mode == SNIB_SHARED || (record && record->succeeded);
+    if (mode == SNIB_EXCLUSIVE) {
+        *list = record && !record->succeeded ? range_at(record, 0) : NULL;
+        return *list || (record && record->succeeded); /* then nobody was there */
+    }
+    if (record && !record->succeeded) {
+        uint64_t last = recorded(range_at(record, 0));
+        b->token = last ? last : b->token;
+    }
+    return *list != NULL;
+}
+
 /* The key was put by this very transaction. */
 static void on_put(struct etcd *e, struct etcd_claim *b, const Pb__TxnResponse *txn)
 {
     struct view v;
+    const Pb__RangeResponse *list;
     b->mine = txn->header->revision;
     b->seen = b->mine;
     b->token = (uint64_t)b->mine;
-    look(&v, e, b, range_at(txn, 1));
+    if (!read_record(b, txn, &list)) {
+        etcd_attempt_list(e, b);
+        return;
+    }
+    look(&v, e, b, list);
     b->ahead = v.ahead;
-    if (txn->n_responses > 2 && txn->responses[2]->response_case == PB__RESPONSE_OP__RESPONSE_TXN &&
-        txn->responses[2]->txn) {
-        const Pb__TxnResponse *record = txn->responses[2]->txn;
-        b->noted = record->succeeded;
-        if (b->claim->mode == SNIB_SHARED && !record->succeeded) {
-            uint64_t last = recorded(range_at(record, 0));
-            b->token = last ? last : b->token;
-        }
-    }
-    if (b->claim->mode == SNIB_SHARED) {
-        b->noted = true;
-    }
     if (b->ahead > beside(b) && b->claim->may_queue && etcd_watch_join(e, b)) {
         (void)catch_up(b);
     }

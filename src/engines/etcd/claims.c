@@ -322,27 +322,43 @@ static void on_revoked(struct etcd *e, struct etcd_claim *b, const struct etcd_c
     }
 }
 
+/* Was it there? A deletion says how many; a transaction, whether the key was ours. */
+static bool was_there(const struct etcd_call *k, const Pb__Header **header)
+{
+    if (k->reply->descriptor == &pb__txn_response__descriptor) {
+        const Pb__TxnResponse *txn = (const Pb__TxnResponse *)k->reply;
+        *header = txn->header;
+        return txn->succeeded;
+    }
+    const Pb__DeleteRangeResponse *reply = (const Pb__DeleteRangeResponse *)k->reply;
+    *header = reply->header;
+    return reply->deleted > 0;
+}
+
 static void on_deleted(struct etcd_call *k)
 {
     struct etcd *e = k->owner;
     struct etcd_lease *l = etcd_lease_find(e, k->number);
     struct etcd_claim *b = l ? l->claim : NULL;
-    const Pb__TxnResponse *txn = (const Pb__TxnResponse *)k->reply;
-    bool good = k->outcome == ETCD_ANSWERED && k->status == 0 && txn;
+    const Pb__Header *header = NULL;
+    bool good = k->outcome == ETCD_ANSWERED && k->status == 0 && k->reply;
     char text[400];
     if (!b || b->phase != ETCD_RELEASING) {
         return;
     }
+    if (k->outcome == ETCD_ANSWERED && k->status == STATUS_NOT_FOUND) {
+        etcd_lease_doom(e, l); /* the token cannot be written down any more: be gone without it */
+        return;
+    }
+    bool there = good && was_there(k, &header);
     b->lease = NULL;
     l->claim = NULL;
     l->unclean = l->unclean || !good || k->repeated;
-    if (good) {
-        etcd_lease_proof(e, k, txn->header);
-    }
+    etcd_lease_proof(e, k, header);
     etcd_lease_give(e, l);
     if (!good) {
         end_release(e, b, SNIB__UNKNOWN, etcd_error_text(e, k, text));
-    } else if (txn->succeeded) {
+    } else if (there) {
         end_release(e, b, SNIB__FREED, NULL);
     } else {
         end_release(e, b,

@@ -24,6 +24,8 @@
 #define MAINTENANCE "/etcdserverpb.Maintenance/"
 
 static const struct etcd_method txn_method = {KV "Txn", &pb__txn_response__descriptor};
+static const struct etcd_method delete_method = {KV "DeleteRange",
+                                                 &pb__delete_range_response__descriptor};
 static const struct etcd_method range_method = {KV "Range", &pb__range_response__descriptor};
 static const struct etcd_method grant_method = {LEASE "LeaseGrant",
                                                 &pb__lease_grant_response__descriptor};
@@ -183,9 +185,9 @@ struct etcd_call *etcd_request_attempt(struct etcd *e, const struct etcd_claim *
     char value[ETCD_VALUE_MAX], kind_from[ETCD_BASE_MAX + 8], kind_to[ETCD_BASE_MAX + 8];
     Pb__Compare compares[3], free_now, *compare[3], *if_free = &free_now;
     struct op put, last, record, read, list, own, all;
-    Pb__RequestOp *yes[3] = {&put.base, &list.base, &record.base};
+    Pb__RequestOp *yes[3] = {&put.base, &record.base, &list.base};
     Pb__RequestOp *no[2] = {&own.base, &all.base};
-    Pb__RequestOp *write = &last.base, *look = &read.base, *nothing = NULL;
+    Pb__RequestOp *write = &last.base, *look = &read.base, *others = &list.base;
     Pb__TxnRequest txn = PB__TXN_REQUEST__INIT;
     ranges_of(&r, e, claim);
     value_of(value, e, claim);
@@ -211,15 +213,16 @@ struct etcd_call *etcd_request_attempt(struct etcd *e, const struct etcd_claim *
     op_range(&list, r.from, r.to, 0);
     op_range(&own, b->key, NULL, 0);
     op_range(&all, r.base, r.end, 0);
-    txn.n_success = 3;
+    txn.n_success = 2;
     if (claim->mode == SNIB_SHARED) {
         free_now = created_at(bytes(r.last), NULL, 0);
         op_if(&record, &if_free, &write, &look);
-    } else if (claim->mode == SNIB_EXCLUSIVE) {
+        txn.n_success = 3;
+    } else if (claim->mode == SNIB_EXCLUSIVE) { /* nobody there: nothing to list */
         free_now = created_at(bytes(r.base), r.end, 0);
-        op_if(&record, &if_free, &write, &nothing);
+        op_if(&record, &if_free, &write, &others);
     } else {
-        txn.n_success = 2;
+        yes[1] = &list.base;
     }
     txn.compare = compare;
     txn.success = yes;
@@ -306,8 +309,11 @@ struct etcd_call *etcd_request_delete(struct etcd *e, const struct etcd_claim *b
     struct op del, put;
     Pb__RequestOp *ops[2] = {&del.base, &put.base};
     op_delete(&del, bytes(b->key));
+    if (!note) { /* the lease is clean: nobody else ever had, or will have, this key meanwhile */
+        return make(e, &delete_method, &del.of.del.base);
+    }
     op_note(&put, number, last, e, b);
-    return if_created(e, bytes(b->key), b->mine, ops, note ? 2 : 1);
+    return if_created(e, bytes(b->key), b->mine, ops, 2);
 }
 
 /* ---- Leases ----------------------------------------------------------------------------- */
