@@ -5,6 +5,7 @@
 #include "etcd_world.h"
 #include "port.h"
 #include "proxy.h"
+#include "tls_link.h"
 
 /* ---- Keys and leases -------------------------------------------------------------------- */
 
@@ -203,6 +204,25 @@ TEST(a_space_alarm_is_told_and_what_is_held_can_be_kept_and_given_back)
     snib_close(client);
 }
 
+/* A watch would take the only stream there is: then those who wait look now and then. */
+TEST(one_stream_at_a_time_is_enough)
+{
+    struct server etcd;
+    char url[200];
+    server_etcd(&etcd, (const char *const[]){"--max-concurrent-streams=1", NULL});
+    snprintf(url, sizeof url, "etcd://127.0.0.1:%d?ttl=2s", etcd.port);
+    snib *client = client_of(url);
+    snib_lease *lease = take(client, "name", NULL);
+    struct waiter *w = waiter_new(url);
+    pid_t pid = check_spawn(wait_in_line, w);
+    CHECK(check_until(has_waiter, &etcd, LONG_MS));
+    give(lease);
+    check_flag_wait(&w->held, LONG_MS);
+    check_flag_set(&w->let_go);
+    check_join(pid, LONG_MS);
+    snib_close(client);
+}
+
 /* ---- The way to it ---------------------------------------------------------------------- */
 
 /* Answers are lost after the member has acted, at every step of the way. */
@@ -324,5 +344,38 @@ TEST(a_user_needs_the_right_password_and_outlasts_a_dead_token)
 
     client = client_at(etcd.port, "");
     CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), ==, SNIB_EDENIED);
+    snib_close(client);
+}
+
+TEST(over_tls_the_server_and_the_client_are_verified)
+{
+    struct server etcd;
+    char cert[300], key[300], trusted[400], ca[300], own[300], url[1200];
+    snib_lease *lease;
+    snib_error error;
+    snib_options at_once = SNIB_OPTIONS;
+    at_once.wait_ms = 0;
+    snprintf(cert, sizeof cert, "--cert-file=%s", tls_file("good.crt"));
+    snprintf(key, sizeof key, "--key-file=%s", tls_file("good.pem"));
+    snprintf(ca, sizeof ca, "%s", tls_file("authority.crt"));
+    snprintf(own, sizeof own, "%s", tls_file("client.pem"));
+    snprintf(trusted, sizeof trusted, "--trusted-ca-file=%s", ca);
+    server_etcd(&etcd, (const char *const[]){"--listen-client-urls=https://127.0.0.1:@PORT0@",
+                                             "--advertise-client-urls=https://127.0.0.1:@PORT0@",
+                                             cert, key, trusted, "--client-cert-auth", NULL});
+    snprintf(url, sizeof url, "etcds://localhost:%d?ca=%s&cert=%s", etcd.port, ca, own);
+    snib *client = client_of(url);
+    give(take(client, "name", NULL));
+    snib_close(client);
+
+    snprintf(url, sizeof url, "etcds://localhost:%d?ca=%s&connect=2s", etcd.port, ca);
+    client = client_of(url); /* shows no certificate */
+    CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), <, 0);
+    snib_close(client);
+
+    snprintf(url, sizeof url, "etcds://localhost:%d?cert=%s&connect=2s", etcd.port, own);
+    client = client_of(url); /* does not know that authority */
+    CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), ==, SNIB_EUNREACH);
+    CHECK(strstr(error.message, "certificate") != NULL);
     snib_close(client);
 }
