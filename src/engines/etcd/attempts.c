@@ -81,7 +81,9 @@ void etcd_attempt_fail(struct etcd *e, struct etcd_claim *b, const struct etcd_c
                                   .reason = etcd_error_text(e, k, text)};
     b->phase = ETCD_IDLE;
     b->asking = false;
-    if (result.code != SNIB_EUNKNOWN && !b->sent && !k->repeated) {
+    bool over =
+        k->outcome == ETCD_ANSWERED && k->status == STATUS_NOT_FOUND; /* try another lease */
+    if (result.code != SNIB_EUNKNOWN && !b->sent && !k->repeated && !over) {
         result.status = SNIB__FAILED;
     } else if (k->outcome == ETCD_ANSWERED && result.code == SNIB_EDENIED) {
         result.status = SNIB__FAILED;

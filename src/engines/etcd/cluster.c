@@ -183,7 +183,11 @@ static void on_ended(struct etcd_connection *link, struct etcd_call *k)
     if (k == c->authenticating) {
         on_token(c, k);
     } else if (k->lasting) {
+        bool headless = k->status == STATUS_UNAVAILABLE && c->count > 1 && link == current(c);
         end(k, k->status >= 0 ? ETCD_ANSWERED : ETCD_LOST);
+        if (headless) { /* a watch ends so when its member has lost the leader */
+            etcd_connection_lose(link, 0, "the member has no leader");
+        }
     } else if ((k->reset == NGHTTP2_REFUSED_STREAM || says(k, "too many requests")) &&
                k->tries < TRIES_MOST) {
         put_back(c, k, AGAIN_MS); /* not executed */
