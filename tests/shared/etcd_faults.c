@@ -379,3 +379,12 @@ TEST(over_tls_the_server_and_the_client_are_verified)
     CHECK(strstr(error.message, "certificate") != NULL);
     snib_close(client);
 }
+
+TEST(without_the_module_its_package_is_named)
+{
+    snib *client;
+    snib_error error;
+    setenv("SNIB_MODULES", check_tmpdir(), 1);
+    CHECK_INT(snib_open(&client, "etcd://127.0.0.1", &error), ==, SNIB_ENOTSUP);
+    CHECK(strstr(error.message, "snib-engine-etcd") != NULL);
+}
