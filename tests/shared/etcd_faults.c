@@ -68,17 +68,8 @@ static void disturb_a_waiter(void (*disturb)(struct server *))
     struct waiter *w = waiter_new(url);
     pid_t pid = check_spawn(wait_in_line, w);
     snib *client = client_of(url);
-    snib_options at_once = SNIB_OPTIONS;
-    at_once.wait_ms = 0;
-    snib_lease *lease = NULL;
-    if (snib_acquire(&lease, client, "name", &at_once, NULL) != SNIB_OK) {
-        check_flag_wait(&w->held, LONG_MS); /* the other was first: the next round is ours */
-        check_flag_set(&w->let_go);
-        check_join(pid, LONG_MS);
-        lease = take(client, "name", NULL);
-        w = waiter_new(url);
-        pid = check_spawn(wait_in_line, w);
-    }
+    snib_lease *lease = take(client, "name", NULL);
+    check_flag_set(&w->go);
     CHECK(check_until(has_waiter, &etcd, LONG_MS));
     disturb(&etcd);
     check_sleep_ms(300);
@@ -211,10 +202,11 @@ TEST(one_stream_at_a_time_is_enough)
     char url[200];
     server_etcd(&etcd, (const char *const[]){"--max-concurrent-streams=1", NULL});
     snprintf(url, sizeof url, "etcd://127.0.0.1:%d?ttl=2s", etcd.port);
-    snib *client = client_of(url);
-    snib_lease *lease = take(client, "name", NULL);
     struct waiter *w = waiter_new(url);
     pid_t pid = check_spawn(wait_in_line, w);
+    snib *client = client_of(url);
+    snib_lease *lease = take(client, "name", NULL);
+    check_flag_set(&w->go);
     CHECK(check_until(has_waiter, &etcd, LONG_MS));
     give(lease);
     check_flag_wait(&w->held, LONG_MS);
@@ -262,13 +254,9 @@ TEST(a_client_that_is_cut_off_stops_believing_before_another_has_it)
     snprintf(url, sizeof url, "etcd://127.0.0.1:%d?ttl=3s", etcd.port);
     struct waiter *w = waiter_new(url);
     pid_t pid = check_spawn(wait_in_line, w);
-    check_flag_wait(&w->held, LONG_MS);
-    check_flag_set(&w->let_go);
-    check_join(pid, LONG_MS);
-    w = waiter_new(url);
     snib *client = client_at(proxy.port, "ttl=3s&timeout=1s");
     snib_lease *lease = take(client, "name", NULL);
-    pid = check_spawn(wait_in_line, w);
+    check_flag_set(&w->go);
     CHECK(check_until(has_waiter, &etcd, LONG_MS));
     proxy_set(&proxy, PROXY_BOTH, PROXY_STALL, 0);
     while (snib_left_ms(lease) > 0) {

@@ -53,25 +53,12 @@ static inline bool is_lost(void *lease)
     return snib_state(lease) == SNIB_LOST;
 }
 
-static inline int count_waiter(const snib_seen *seen, void *count)
-{
-    *(int *)count += seen->place > 0;
-    return 0;
-}
-
-static inline int waiters(snib *client, const char *name)
-{
-    int count = 0;
-    snib_error error;
-    CHECK_OK(snib_inspect(client, name, count_waiter, &count, &error), error.message);
-    return count;
-}
-
-/* Somebody who waits, in a process of its own. */
+/* Somebody who waits when told to go, in a process of its own; spawned before any client is opened.
+ */
 struct waiter {
     char url[300];
     snib_options options;
-    struct check_flag held, let_go, over;
+    struct check_flag go, held, let_go, over;
     _Atomic uint64_t token;
     _Atomic int64_t held_ns;
 };
@@ -79,6 +66,7 @@ struct waiter {
 static inline void wait_in_line(void *arg)
 {
     struct waiter *w = arg;
+    check_flag_wait(&w->go, 4 * LONG_MS);
     snib *client = client_of(w->url);
     snib_lease *lease = take(client, "name", &w->options);
     atomic_store(&w->held_ns, check_now_ns());
