@@ -75,7 +75,9 @@ static void start_etcd(char *url, size_t size)
 static void start_etcd_cluster(char *url, size_t size)
 {
     static struct server members[3];
-    server_etcd_cluster(members, 3, NULL);
+    /* so that the smallest ttl is one second */
+    static const char *const quick[] = {"--heartbeat-interval=60", "--election-timeout=600", NULL};
+    server_etcd_cluster(members, 3, quick);
     snprintf(url, size, "etcd://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", members[0].port,
              members[1].port, members[2].port);
 }
