@@ -42,6 +42,7 @@ int64_t orphan_bound_ms(int64_t ttl_ms);
 unsigned engine_traits(void);
 
 bool on_file(void);
+bool frees_at_once(void); /* what a killed process held */
 bool with_shared(void);
 bool with_counted(void);
 bool with_fairness(void);
