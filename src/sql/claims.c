@@ -19,6 +19,7 @@ enum {
     WATCH_MS = 50,    /* a lock held for longer is worth a thread that watches its connection */
     HEAD_LOOK_MS = 100,
     LOOK_MS = 1000,
+    LOOK_EACH_MS = 10,
     NOT_RUNG_MS = 20, /* where the server does not ring */
     TRIES_MOST = 8
 };
@@ -186,16 +187,26 @@ void sql_claims_look(struct sql *s)
     }
 }
 
+static void send_batch(struct sql *s, struct ask *a)
+{
+    sql_say(&a->request.words, s->dialect->style.begin);
+    for (size_t i = 0; i < a->count; i++) {
+        struct snib__claim *c = a->batch[i];
+        a->lease_ms[i] = ttl_of(s, c);
+        sql_say_call(&a->request.words, &s->dialect->style, s->mode, "renew", "bbomn", s->space,
+                     c->name, c->owner, a->lease_ms[i]);
+    }
+    sql_say(&a->request.words, s->dialect->style.commit);
+    sql_link_ask(&s->link, &a->request);
+}
+
 static void ask_check(struct sql *s, struct sql_claim *own)
 {
     struct ask *a = ask_new(s, CHECK, own->claim);
     if (a) {
-        struct snib__claim *c = own->claim;
-        a->batch[0] = c;
+        a->batch[0] = own->claim;
         a->count = 1;
-        sql_say_call(&a->request.words, &s->dialect->style, s->mode, "renew", "bbomn", s->space,
-                     c->name, c->owner, ttl_of(s, c));
-        sql_link_ask(&s->link, &a->request);
+        send_batch(s, a);
     }
 }
 
@@ -219,14 +230,19 @@ void sql_claims_rung(struct sql *s, const char *owner)
 }
 
 /* When a place in line is worth another look. Where the server rings, that is for lost rings and
- * dead holders; a place must also be kept, which a third of its lease is for. */
+ * dead holders, so it may be the rarer the more places there are; in lease mode a place must also be
+ * kept, which a third of its lease is for. */
 static int64_t look_ms(const struct sql *s, const struct snib__claim *c, int64_t place,
                        int64_t holder_left_ms)
 {
     int64_t third = ttl_of(s, c) / 3;
-    int64_t ms = place > 1 || s->leased ? LOOK_MS : HEAD_LOOK_MS;
+    int64_t each = s->dialect->rings ? LOOK_EACH_MS : NOT_RUNG_MS;
+    int64_t ms = (place > 1 || s->leased ? LOOK_MS : HEAD_LOOK_MS) + each * (int64_t)s->queued;
     if (!s->dialect->rings && place == 1) {
-        ms = NOT_RUNG_MS;
+        ms = each * (int64_t)(s->queued + 1);
+    }
+    if (!s->leased && third < each * (int64_t)s->queued) {
+        third = each * (int64_t)s->queued;
     }
     if (place == 1 && holder_left_ms > 0 && holder_left_ms + 5 < ms) {
         ms = holder_left_ms + 5;
@@ -302,17 +318,6 @@ static void on_attempt(struct ask *a, const struct sql_answer *answer)
 }
 
 /* ---- Renewals --------------------------------------------------------------------------- */
-
-static void send_batch(struct sql *s, struct ask *a)
-{
-    for (size_t i = 0; i < a->count; i++) {
-        struct snib__claim *c = a->batch[i];
-        a->lease_ms[i] = ttl_of(s, c);
-        sql_say_call(&a->request.words, &s->dialect->style, s->mode, "renew", "bbomn", s->space,
-                     c->name, c->owner, a->lease_ms[i]);
-    }
-    sql_link_ask(&s->link, &a->request);
-}
 
 void sql_renew(struct snib__claim *const claims[], size_t n)
 {

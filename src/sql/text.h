@@ -18,6 +18,7 @@
 struct sql_style {
     const char *call; /* "SELECT * FROM snib.": what comes before the name of a routine */
     const char *blob, *blob_end;
+    const char *begin, *commit; /* around several calls that are one transaction */
 };
 
 /* Zeroed is empty. */

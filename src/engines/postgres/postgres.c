@@ -60,7 +60,7 @@ static enum sql_sense sense(const struct sql_error *error)
 static const struct sql_dialect dialect = {
     .name = "postgres",
     .driver = &postgres_driver,
-    .style = {.call = "SELECT * FROM snib.", .blob = "'\\x", .blob_end = "'::bytea"},
+    .style = {.call = "SELECT * FROM snib.", .blob = "'\\x", .blob_end = "'::bytea", .begin = "", .commit = ""},
     .remedy = POSTGRES_REMEDY,
     .rings = true,
     .greet = postgres_greet,

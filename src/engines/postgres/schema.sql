@@ -236,7 +236,7 @@ BEGIN
     SELECT * INTO _other FROM @SCHEMA@.@MODE@_claim c
      WHERE c.space = _space AND c.name = _name AND c.place >= 0 AND c.owner <> _owner
      ORDER BY c.place, c.until DESC LIMIT 1;
-    holder := _other.who;
+    holder := _other.who || CASE WHEN _other.label = '' THEN '' ELSE ' ('::bytea || _other.label || ')'::bytea END;
     holder_token := _other.token;
     holder_left_ms := greatest(0, @SCHEMA@.@MODE@_left(_other.until));
 END $$;
