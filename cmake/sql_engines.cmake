@@ -26,3 +26,7 @@ endfunction()
 find_path(LIBPQ_INCLUDE libpq-fe.h PATH_SUFFIXES postgresql REQUIRED)
 find_library(LIBPQ_LIBRARY pq REQUIRED)
 sql_engine(postgres ${LIBPQ_LIBRARY} ${LIBPQ_INCLUDE})
+
+find_path(LIBMARIADB_INCLUDE mysql.h PATH_SUFFIXES mariadb REQUIRED)
+find_library(LIBMARIADB_LIBRARY mariadb REQUIRED)
+sql_engine(mysql ${LIBMARIADB_LIBRARY} ${LIBMARIADB_INCLUDE})

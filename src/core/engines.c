@@ -50,6 +50,8 @@ static const struct row rows[] = {
     {.scheme = "unix", .built_in = &snib__engine_redis},
     SQL_ROW("postgres", "postgres", "PostgreSQL"),
     SQL_ROW("postgresql", "postgres", "PostgreSQL"),
+    SQL_ROW("mysql", "mysql", "MySQL, MariaDB"),
+    SQL_ROW("mariadb", "mysql", "MySQL, MariaDB"),
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])

@@ -77,6 +77,19 @@ static void start_postgres_lease(char *url, size_t size)
     strncat(url, "&mode=lease", size - strlen(url) - 1);
 }
 
+static void start_mysql(char *url, size_t size)
+{
+    static struct server mariadb;
+    server_mariadb(&mariadb, NULL);
+    snprintf(url, size, "mysql://snib@127.0.0.1:%d/snib?quarantine=no", mariadb.port);
+}
+
+static void start_mysql_lease(char *url, size_t size)
+{
+    start_mysql(url, size);
+    strncat(url, "&mode=lease", size - strlen(url) - 1);
+}
+
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
     {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_prefixed_place},
@@ -89,6 +102,16 @@ static const struct engine_row rows[] = {
      .scheme = "postgres",
      .lacks = SNIB_TRAIT_AT_ONCE,
      .start = start_postgres_lease,
+     .make_place = make_prefixed_place},
+    {.name = "mysql",
+     .scheme = "mysql",
+     .lacks = SNIB_TRAIT_TTL_PER_LOCK,
+     .start = start_mysql,
+     .make_place = make_prefixed_place},
+    {.name = "mysql-lease",
+     .scheme = "mysql",
+     .lacks = SNIB_TRAIT_AT_ONCE,
+     .start = start_mysql_lease,
      .make_place = make_prefixed_place},
 };
 
