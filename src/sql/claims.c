@@ -20,7 +20,7 @@ enum {
     HEAD_LOOK_MS = 100,
     LOOK_MS = 1000,
     LOOK_EACH_MS = 10,
-    NOT_RUNG_MS = 20, /* where the server does not ring */
+    NOT_RUNG_MS = 4, /* where the server does not ring */
     TRIES_MOST = 8
 };
 
@@ -173,6 +173,24 @@ void sql_attempt(struct snib__claim *claim)
     set_queued(s, own, false);
     if (!in_quarantine(s, claim)) {
         ask_attempt(s, own, claim->may_queue);
+    }
+}
+
+/* What was asked before we knew is not sent after all. */
+void sql_claims_joined(struct sql *s)
+{
+    struct snib__list *next;
+    for (struct snib__list *p = s->claims.after; p != &s->claims; p = next) {
+        struct sql_claim *own = SNIB__OF(p, struct sql_claim, place);
+        struct sql_request *r = own->asking;
+        next = p->after;
+        if (r && !r->sent && s->usable_ns > now_ns()) {
+            sql_link_withdraw(&s->link, r);
+            ask_free(ask_of(r));
+            own->asking = NULL;
+            set_queued(s, own, false);
+            in_quarantine(s, own->claim);
+        }
     }
 }
 

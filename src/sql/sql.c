@@ -27,6 +27,7 @@ static void joined(struct sql_link *l, const struct sql_welcome *welcome)
     s->usable_ns = 0;
     if (welcome->usable_ms > 0 && !s->leased && l->target.quarantines) {
         s->usable_ns = snib__now().boot_ns + welcome->usable_ms * SNIB__MS;
+        sql_claims_joined(s);
     }
 }
 

@@ -153,8 +153,8 @@ void server_mariadb(struct server *server, const char *const extra[])
     server_program(server, "mariadbd", "mariadb-server");
     must_run(server,
              "mariadb-install-db --no-defaults --datadir=%s/data "
-             "--auth-root-authentication-method=normal --skip-test-db",
-             server->folder);
+             "--tmpdir=%s --auth-root-authentication-method=normal --skip-test-db",
+             server->folder, server->folder);
     snprintf(path, sizeof path, "%s/init.sql", server->folder);
     FILE *file = fopen(path, "w");
     CHECK(file != NULL);
@@ -167,6 +167,7 @@ void server_mariadb(struct server *server, const char *const extra[])
     server_argument(server, "--no-defaults");
     server_argument(server, "--datadir=@FOLDER@/data");
     server_argument(server, "--init-file=@FOLDER@/init.sql");
+    server_argument(server, "--tmpdir=@FOLDER@");
     server_argument(server, "--port=@PORT@");
     server_argument(server, "--bind-address=127.0.0.1");
     server_argument(server, "--socket=@FOLDER@/socket");

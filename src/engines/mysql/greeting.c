@@ -96,12 +96,25 @@ static bool is_fit(void *connection, const struct sql_target *t, const struct sq
     return w->code == SNIB_OK;
 }
 
+#define IS_COMPLETE                                                                                \
+    "(SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = DATABASE()"          \
+    " AND routine_name = 'snib_schema_1')"
+
+/* Routines are replaced one by one: only the first to come may, while nobody uses them yet. */
 static bool make_schema(void *connection, int64_t due_ns, struct sql_welcome *w)
 {
     struct sql_answer a = {0};
     struct sql_words words = {0};
-    sql_say(&words, "DO GET_LOCK('snib.schema', 10);");
-    sql_say(&words, mysql_schema);
+    if (!asked(connection, "SELECT GET_LOCK('snib.schema', 10)", due_ns, &a, w)) {
+        return false;
+    }
+    sql_answer_free(&a);
+    if (!asked(connection, "SELECT " IS_COMPLETE, due_ns, &a, w)) {
+        return false;
+    }
+    bool complete = sql_number(&a, 0, 0, 0) > 0;
+    sql_answer_free(&a);
+    sql_say(&words, complete ? "" : mysql_schema);
     sql_say(&words, "DO RELEASE_LOCK('snib.schema')");
     bool made = !words.failed && asked(connection, words.bytes, due_ns, &a, w);
     if (words.failed) {
@@ -139,9 +152,7 @@ void mysql_greet(void *connection, const struct sql_target *t, int64_t due_ns,
 {
     struct sql_answer a;
     if (!asked(connection,
-               "SELECT VERSION(), CONNECTION_ID(), DATABASE(), (SELECT COUNT(*) FROM"
-               " information_schema.routines WHERE routine_schema = DATABASE()"
-               " AND routine_name = 'snib_schema_1');"
+               "SELECT VERSION(), CONNECTION_ID(), DATABASE(), " IS_COMPLETE ";"
                "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only',"
                " 'wsrep_on', 'group_replication_group_name',"
                " 'group_replication_single_primary_mode')",

@@ -9,7 +9,7 @@
  *
  * Particular to MySQL: a grant and a release are a commit each, in both modes, since the server has
  * no table that forgets with its sessions and takes part in transactions all the same. Nobody is
- * rung: who is first in line looks every few hundredths of a second.
+ * rung: who is first in line looks every few milliseconds.
  *
  * Not done: several hosts in one URL. A failover to another server is a loss of all sessions, and in
  * lease mode of all that was not replicated: it should be somebody's decision.

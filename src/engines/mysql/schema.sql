@@ -148,7 +148,7 @@ CREATE PROCEDURE snib_@MODE@_attempt(
     _space VARBINARY(64), _name VARBINARY(200), _owner BINARY(16), _session BIGINT, _kind INT, _permits INT,
     _ttl_ms BIGINT, _queue BOOLEAN, _who VARBINARY(200), _label VARBINARY(60))
 BEGIN
-    DECLARE _now, _until, _place, _token, _mine_session, _rank, _holder_token, _holder_until BIGINT DEFAULT NULL;
+    DECLARE _now, _until, _place, _token, _mine_session, _mine_until, _rank, _holder_token, _holder_until BIGINT DEFAULT NULL;
     DECLARE _other_kind, _other_permits, _status INT DEFAULT NULL;
     DECLARE _waits, _fits BOOLEAN DEFAULT false;
     DECLARE _holder VARBINARY(300) DEFAULT NULL;
@@ -159,7 +159,7 @@ BEGIN
     END;
     CALL snib_@MODE@_enter(_space, _name, _session, _now);
     SET _until = IF(@LEASED@, _now + _ttl_ms * 1000, 9223372036854775807);
-    SELECT c.place, c.token, c.session INTO _place, _token, _mine_session
+    SELECT c.place, c.token, c.session, c.until INTO _place, _token, _mine_session, _mine_until
       FROM snib_@MODE@_claim c WHERE c.space = _space AND c.name = _name AND c.owner = _owner;
     IF _place < 0 THEN
         SET _status = 5;
@@ -197,7 +197,8 @@ BEGIN
             SELECT c.place, c.token INTO _place, _token FROM snib_@MODE@_claim c
              WHERE c.space = _space AND c.name = _name AND c.owner = _owner;
         END IF;
-        IF (_place > 0 AND @LEASED@) OR _mine_session <> _session THEN
+        -- A place in line is kept by asking again, and follows its client to another session.
+        IF (_place > 0 AND _mine_until < _now + _ttl_ms * 700) OR _mine_session <> _session THEN
             UPDATE snib_@MODE@_claim SET session = _session, until = IF(place > 0, _until, until)
              WHERE space = _space AND name = _name AND owner = _owner;
         END IF;

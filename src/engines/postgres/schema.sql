@@ -215,7 +215,8 @@ BEGIN
          WHERE c.space = _space AND c.name = _name AND c.owner = _owner;
     END IF;
     -- A place in line is kept by asking again, and follows its client to another session.
-    IF _mine.place > 0 AND @LEASED@ OR _mine.session <> _session THEN
+    IF _mine.place > 0 AND _mine.until < clock_timestamp() + _ttl_ms * interval '0.7 milliseconds'
+       OR _mine.session <> _session THEN
         UPDATE @SCHEMA@.@MODE@_claim c
            SET session = _session,
                until = CASE WHEN c.place > 0 THEN @SCHEMA@.@MODE@_until(_ttl_ms) ELSE c.until END
