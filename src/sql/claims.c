@@ -15,8 +15,8 @@
 #include <string.h>
 
 enum {
-    RENEW_MOST = 32,  /* claims in one packet */
-    WATCH_MS = 50,    /* a lock held for longer is worth a thread that watches its connection */
+    RENEW_MOST = 32, /* claims in one packet */
+    WATCH_MS = 50,   /* a lock held for longer is worth a thread that watches its connection */
     HEAD_LOOK_MS = 100,
     LOOK_MS = 1000,
     LOOK_EACH_MS = 10,
@@ -248,8 +248,8 @@ void sql_claims_rung(struct sql *s, const char *owner)
 }
 
 /* When a place in line is worth another look. Where the server rings, that is for lost rings and
- * dead holders, so it may be the rarer the more places there are; in lease mode a place must also be
- * kept, which a third of its lease is for. */
+ * dead holders, so it may be the rarer the more places there are; in lease mode a place must also
+ * be kept, which a third of its lease is for. */
 static int64_t look_ms(const struct sql *s, const struct snib__claim *c, int64_t place,
                        int64_t holder_left_ms)
 {
@@ -303,11 +303,10 @@ static void on_attempt(struct ask *a, const struct sql_answer *answer)
     sql_bytes(holder, sizeof holder, answer, 0, 0, 4);
     switch (sql_number(answer, 0, 0, 0)) {
     case HELD:
-        result = (struct snib__result){
-            .status = SNIB__HELD,
-            .token = (uint64_t)sql_number(answer, 0, 0, 1),
-            .since = a->request.since,
-            .lease_ms = left_ms < ttl_of(s, c) ? left_ms : ttl_of(s, c)};
+        result = (struct snib__result){.status = SNIB__HELD,
+                                       .token = (uint64_t)sql_number(answer, 0, 0, 1),
+                                       .since = a->request.since,
+                                       .lease_ms = left_ms < ttl_of(s, c) ? left_ms : ttl_of(s, c)};
         set_held(s, own, true);
         break;
     case QUEUED:
@@ -347,9 +346,9 @@ void sql_renew(struct snib__claim *const claims[], size_t n)
             if (a) {
                 a->batch[i] = claims[from + i];
             } else {
-                snib__answer(claims[from + i], SNIB__RENEW,
-                             &(struct snib__result){.status = SNIB__UNKNOWN,
-                                                    .reason = "out of memory"});
+                snib__answer(
+                    claims[from + i], SNIB__RENEW,
+                    &(struct snib__result){.status = SNIB__UNKNOWN, .reason = "out of memory"});
             }
         }
         if (a) {
@@ -369,8 +368,7 @@ static void on_lost(struct ask *a, struct snib__claim *c, const char *breaker)
     if (a->verb == CHECK) {
         snib__report(c, SNIB_LOST, why);
     } else {
-        snib__answer(c, SNIB__RENEW,
-                     &(struct snib__result){.status = SNIB__LOST, .reason = why});
+        snib__answer(c, SNIB__RENEW, &(struct snib__result){.status = SNIB__LOST, .reason = why});
     }
 }
 
@@ -538,8 +536,10 @@ static void answered(struct sql_request *r, const struct sql_answer *answer)
 static void fail_attempt(struct ask *a, int code, int sys, const char *why)
 {
     struct sql_claim *own = own_of(a->claim);
-    struct snib__result result = {
-        .status = own->sent ? SNIB__UNKNOWN : SNIB__FAILED, .code = code, .sys = sys, .reason = why};
+    struct snib__result result = {.status = own->sent ? SNIB__UNKNOWN : SNIB__FAILED,
+                                  .code = code,
+                                  .sys = sys,
+                                  .reason = why};
     own->asking = NULL;
     set_queued(a->sql, own, false);
     snib__answer(a->claim, SNIB__ATTEMPT, &result);

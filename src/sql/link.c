@@ -123,8 +123,8 @@ static void keep_addresses(struct sql_link *l, const struct addrinfo *list)
     l->target.address_count = 0;
     for (; list && l->target.address_count < SQL_ADDRESSES; list = list->ai_next) {
         if (getnameinfo(list->ai_addr, list->ai_addrlen,
-                        l->target.addresses[l->target.address_count],
-                        sizeof l->target.addresses[0], NULL, 0, NI_NUMERICHOST) == 0) {
+                        l->target.addresses[l->target.address_count], sizeof l->target.addresses[0],
+                        NULL, 0, NI_NUMERICHOST) == 0) {
             l->target.address_count++;
         }
     }

@@ -114,8 +114,9 @@ int sql_passfile(char *out, size_t size, const char *engine, const char *path, s
     close(fd);
     out[n > 0 ? n : 0] = '\0';
     out[strcspn(out, "\r\n")] = '\0';
-    return out[0] ? SNIB_OK
-                  : snib__fail(err, SNIB_EINVAL, 0, "%s: passfile %s has no password", engine, path);
+    return out[0]
+               ? SNIB_OK
+               : snib__fail(err, SNIB_EINVAL, 0, "%s: passfile %s has no password", engine, path);
 }
 
 bool sql_is_loopback(const char *host)

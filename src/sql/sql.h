@@ -12,27 +12,27 @@
  * The server decides, in routines that are alone with a name until their transaction ends. What was
  * granted is a row; when it is over is the difference between the two modes.
  *
- * Session mode. A row ends with the session that wrote it, which is a connection: the server knows of
- * its end by itself. So a killed process gives everything back at once. A host that is lost, or cut
- * off, gives it back when the server ends the idle session, its ttl after the last statement; the
- * holder counts that ttl from before it sent that statement, so it knows earlier. Whoever sees its
- * connection end while it holds has lost, and is told so at once. At most one holder, while the
+ * Session mode. A row ends with the session that wrote it, which is a connection: the server knows
+ * of its end by itself. So a killed process gives everything back at once. A host that is lost, or
+ * cut off, gives it back when the server ends the idle session, its ttl after the last statement;
+ * the holder counts that ttl from before it sent that statement, so it knows earlier. Whoever sees
+ * its connection end while it holds has lost, and is told so at once. At most one holder, while the
  * holder's clock is not slower than the server's by more than the drift that the core allows, and
  * nothing stands between that could end the server's side alone: a pooler is refused, other
- * middleboxes cannot be seen. A restarted server has ended all sessions, while a holder that was cut
- * off at that time may believe in its lease: so nothing is granted for max-lease after it was seen
- * to be new (quarantine=). Locks are the server's own: no replica has them, so standbys and servers
- * of several masters are refused.
+ * middleboxes cannot be seen. A restarted server has ended all sessions, while a holder that was
+ * cut off at that time may believe in its lease: so nothing is granted for max-lease after it was
+ * seen to be new (quarantine=). Locks are the server's own: no replica has them, so standbys and
+ * servers of several masters are refused.
  *
- * Lease mode. A row ends by the server's clock, whatever becomes of connections; it is as durable as
- * the server's commits. At most one holder, while that clock does not jump forward, and no commit
- * that was answered is lost (a failover to a replica that lags loses some).
+ * Lease mode. A row ends by the server's clock, whatever becomes of connections; it is as durable
+ * as the server's commits. At most one holder, while that clock does not jump forward, and no
+ * commit that was answered is lost (a failover to a replica that lags loses some).
  *
- * Tokens grow with every grant that is not shared, for a name as long as its database lives; they go
- * back with a commit that is lost, and with a restored backup.
+ * Tokens grow with every grant that is not shared, for a name as long as its database lives; they
+ * go back with a commit that is lost, and with a restored backup.
  *
- * An attempt that went down with its connection may still be executed, after the release that follows
- * on the next one: the release leaves a note that refuses it.
+ * An attempt that went down with its connection may still be executed, after the release that
+ * follows on the next one: the release leaves a note that refuses it.
  */
 
 #include "sql/link.h"

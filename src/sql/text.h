@@ -32,8 +32,8 @@ void sql_say(struct sql_words *, const char *text);
 void sql_say_number(struct sql_words *, int64_t number);
 void sql_say_blob(struct sql_words *, const struct sql_style *, const void *bytes, size_t size);
 
-/* A call: "c" its beginning, then per letter: b a text as blob, o an owner's 16 bytes, n an int64_t,
- * f a flag, m the session. */
+/* A call: "c" its beginning, then per letter: b a text as blob, o an owner's 16 bytes, n an
+ * int64_t, f a flag, m the session. */
 void sql_say_call(struct sql_words *, const struct sql_style *, const char *mode,
                   const char *routine, const char *letters, ...);
 

@@ -90,8 +90,9 @@ static bool is_fit(void *connection, const struct sql_target *t, const struct sq
     } else if (is_on(a, "read_only") || is_on(a, "super_read_only")) {
         refuse(w, SNIB_EUNSAFE, "this server is read only: name the one that is written to");
     } else if (has_many_masters(a)) {
-        refuse(w, SNIB_EUNSAFE,
-               "a cluster of several masters (Galera, Group Replication): each has locks of its own");
+        refuse(
+            w, SNIB_EUNSAFE,
+            "a cluster of several masters (Galera, Group Replication): each has locks of its own");
     }
     return w->code == SNIB_OK;
 }

@@ -4,15 +4,15 @@
  *
  *     mysql://user[:password]@host[:port]/database[?mode=session|lease...]
  *
- * What is locked and how is in schema.sql; what is promised, and when it is not, in sql/sql.h. Here is
- * what a URL may say.
+ * What is locked and how is in schema.sql; what is promised, and when it is not, in sql/sql.h. Here
+ * is what a URL may say.
  *
  * Particular to MySQL: a grant and a release are a commit each, in both modes, since the server has
  * no table that forgets with its sessions and takes part in transactions all the same. Nobody is
  * rung: who is first in line looks every few milliseconds.
  *
- * Not done: several hosts in one URL. A failover to another server is a loss of all sessions, and in
- * lease mode of all that was not replicated: it should be somebody's decision.
+ * Not done: several hosts in one URL. A failover to another server is a loss of all sessions, and
+ * in lease mode of all that was not replicated: it should be somebody's decision.
  */
 #include "engines/mysql/mysql.h"
 
@@ -145,9 +145,9 @@ static int mysql_open(struct snib__session *session, snib_error *err)
     int rc = read_target(&t, session, err);
     mysql_prepare_library();
     if (rc == SNIB_OK && passfile) {
-        rc = t.password[0] ? snib__fail(err, SNIB_EINVAL, 0,
-                                        "mysql: a password in the URL and passfile=")
-                           : sql_passfile(t.password, sizeof t.password, "mysql", passfile, err);
+        rc = t.password[0]
+                 ? snib__fail(err, SNIB_EINVAL, 0, "mysql: a password in the URL and passfile=")
+                 : sql_passfile(t.password, sizeof t.password, "mysql", passfile, err);
     }
     const char *given = secure_getenv("MYSQL_PWD");
     if (rc == SNIB_OK && !t.password[0] && given && !copy(t.password, sizeof t.password, given)) {

@@ -48,7 +48,8 @@ static bool is_fit(void *connection, const struct sql_target *t, const struct sq
     if (postgres_version(connection) < VERSION) {
         refuse(w, SNIB_ENOTSUP, "PostgreSQL 12 or later is needed");
     } else if (!t->leased && postgres_version(connection) < SESSION_VERSION) {
-        refuse(w, SNIB_ENOTSUP, "mode=session needs PostgreSQL 14 (idle_session_timeout): mode=lease");
+        refuse(w, SNIB_ENOTSUP,
+               "mode=session needs PostgreSQL 14 (idle_session_timeout): mode=lease");
     } else if (sql_number(a, 0, 0, 0) != postgres_pid(connection) && !t->pooled) {
         refuse(w, SNIB_EUNSAFE,
                "a pooler is in between, which shares sessions: name the server itself, or say "

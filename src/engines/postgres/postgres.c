@@ -4,16 +4,16 @@
  *
  *     postgres://[user[:password]@][host[:port]][/database][?mode=session|lease...]
  *
- * What is locked and how is in schema.sql; what is promised, and when it is not, in sql/sql.h. Here is
- * what a URL may say. Whatever it does not say is libpq's: PGHOST, PGSERVICE, PGPASSFILE and their
- * like, so that a URL may be as short as `postgres:`.
+ * What is locked and how is in schema.sql; what is promised, and when it is not, in sql/sql.h. Here
+ * is what a URL may say. Whatever it does not say is libpq's: PGHOST, PGSERVICE, PGPASSFILE and
+ * their like, so that a URL may be as short as `postgres:`.
  *
  * Particular to PostgreSQL: tables of session mode are unlogged, so a grant waits for no disk but
  * every 32nd time, when the sequence of tokens logs ahead; a client waits by listening on its one
  * connection (NOTIFY), for any number of locks.
  *
- * Not done: several hosts in one URL. A failover to another server is a loss of all sessions, and in
- * lease mode of all that was not replicated: it should be somebody's decision.
+ * Not done: several hosts in one URL. A failover to another server is a loss of all sessions, and
+ * in lease mode of all that was not replicated: it should be somebody's decision.
  */
 #include "engines/postgres/postgres.h"
 
@@ -60,7 +60,11 @@ static enum sql_sense sense(const struct sql_error *error)
 static const struct sql_dialect dialect = {
     .name = "postgres",
     .driver = &postgres_driver,
-    .style = {.call = "SELECT * FROM snib.", .blob = "'\\x", .blob_end = "'::bytea", .begin = "", .commit = ""},
+    .style = {.call = "SELECT * FROM snib.",
+              .blob = "'\\x",
+              .blob_end = "'::bytea",
+              .begin = "",
+              .commit = ""},
     .remedy = POSTGRES_REMEDY,
     .rings = true,
     .greet = postgres_greet,
@@ -128,9 +132,9 @@ static int postgres_open(struct snib__session *session, snib_error *err)
     const char *passfile = session->values[PASSFILE].text;
     int rc = read_target(&t, session, err);
     if (rc == SNIB_OK && passfile) {
-        rc = t.password[0] ? snib__fail(err, SNIB_EINVAL, 0,
-                                        "postgres: a password in the URL and passfile=")
-                           : sql_passfile(t.password, sizeof t.password, "postgres", passfile, err);
+        rc = t.password[0]
+                 ? snib__fail(err, SNIB_EINVAL, 0, "postgres: a password in the URL and passfile=")
+                 : sql_passfile(t.password, sizeof t.password, "postgres", passfile, err);
     }
     if (rc == SNIB_OK) {
         rc = sql_open(session, &dialect, &t, session->values[PREFIX].text, err);

@@ -37,7 +37,8 @@ TEST_LIMIT(a_pooler_that_keeps_sessions_is_used_if_the_user_says_so, 60)
     struct server pgbouncer;
     server_pgbouncer(&pgbouncer, &w->server, "session");
     must_be_refused(url_at(w, pgbouncer.port, ""), SNIB_EUNSAFE, "pooler=session");
-    snib *client = client_at(url_at(w, pgbouncer.port, "pooler=session")), *other = client_of(w, "");
+    snib *client = client_at(url_at(w, pgbouncer.port, "pooler=session")),
+         *other = client_of(w, "");
     snib_lease *lease = take(client, "name");
     CHECK_INT(try_it(other, "name", NULL), ==, SNIB_EBUSY);
     give(&lease);
@@ -129,7 +130,8 @@ TEST_LIMIT(who_may_not_create_on_mysql_is_told_what_to_run_and_it_works, 60)
 {
     struct world *w = world_new("mysql", "session", NULL);
     char url[200];
-    run("mariadb --no-defaults -S %s/socket -u root -e \"CREATE USER bob@'127.0.0.1'; GRANT SELECT, "
+    run("mariadb --no-defaults -S %s/socket -u root -e \"CREATE USER bob@'127.0.0.1'; GRANT "
+        "SELECT, "
         "EXECUTE ON snib.* TO bob@'127.0.0.1'\"",
         w->server.folder);
     snprintf(url, sizeof url, "mysql://bob@127.0.0.1:%d/snib", w->server.port);
@@ -177,9 +179,14 @@ TEST(a_module_that_is_missing_is_named_with_its_package)
 TEST(urls_that_make_no_sense_are_refused)
 {
     static const char *const urls[] = {
-        "mysql:",           "mysql://host",          "mysql://a,b/db",
-        "postgres://a,b/c", "postgres://host/a/b",   "postgres://host/db?mode=other",
-        "mysql://h/db?x=1", "postgres://h/d?passfile=/nonexistent",
+        "mysql:",
+        "mysql://host",
+        "mysql://a,b/db",
+        "postgres://a,b/c",
+        "postgres://host/a/b",
+        "postgres://host/db?mode=other",
+        "mysql://h/db?x=1",
+        "postgres://h/d?passfile=/nonexistent",
     };
     setenv("SNIB_MODULES", TEST_BUILD_DIR "/engines", 1);
     for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
@@ -218,8 +225,15 @@ static int note(const snib_seen *seen, void *arg)
 static void names_that_look_like_sql_are_names(struct world *w)
 {
     static const char *const names[] = {
-        "'); DROP SCHEMA snib CASCADE; --", "\\'; DROP TABLE snib_session_claim; #", "x' OR '1'='1",
-        "@", "$1 @me@ %s %n", "\"; SELECT pg_sleep(100); /*", "`name`", "\\x27", "0x27",
+        "'); DROP SCHEMA snib CASCADE; --",
+        "\\'; DROP TABLE snib_session_claim; #",
+        "x' OR '1'='1",
+        "@",
+        "$1 @me@ %s %n",
+        "\"; SELECT pg_sleep(100); /*",
+        "`name`",
+        "\\x27",
+        "0x27",
         "\xc3\xa4' \xf0\x9f\x94\x92",
     };
     snib *client = client_of(w, ""), *other = client_of(w, "");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests of the SQL engines share: a server of either kind, its URL in either mode, and ways to
- * do things behind snib's back.
+ * What the tests of the SQL engines share: a server of either kind, its URL in either mode, and
+ * ways to do things behind snib's back.
  */
 #ifndef SNIB_TESTS_SQL_WORLD_H
 #define SNIB_TESTS_SQL_WORLD_H

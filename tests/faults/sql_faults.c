@@ -239,8 +239,8 @@ static void a_middlebox_makes_two_holders_and_the_token_tells_them_apart(struct 
 }
 ON_SESSIONS(a_middlebox_makes_two_holders_and_the_token_tells_them_apart)
 
-/* At each step of a connection's life: from the first byte of the server's greeting to the answer of
- * a release. Whatever the step, the caller gets an answer in time and nothing is left behind. */
+/* At each step of a connection's life: from the first byte of the server's greeting to the answer
+ * of a release. Whatever the step, the caller gets an answer in time and nothing is left behind. */
 static void a_connection_cut_at_any_step_leaves_nothing_behind(struct world *w)
 {
     static const int steps[] = {0, 10, 60, 200, 400, 500, 600, 700, 800, 900, 1100, 1500};
@@ -335,11 +335,11 @@ static void faults_never_let_two_in(struct world *w)
     snib_close(first);
     proxy_start(&proxy, w->server.port);
     for (int i = 0; i < WORKERS; i++) {
-        workers[i] = (struct worker){
-            .url = url_at(w, proxy.port, "ttl=1s&timeout=500ms&quarantine=no"),
-            .log = log,
-            .stop = stop,
-            .grants = grants};
+        workers[i] =
+            (struct worker){.url = url_at(w, proxy.port, "ttl=1s&timeout=500ms&quarantine=no"),
+                            .log = log,
+                            .stop = stop,
+                            .grants = grants};
         pids[i] = check_spawn(work, &workers[i]);
     }
     int64_t end = check_now_ns() + CHAOS_MS * 1000000LL;
