@@ -2,7 +2,11 @@
 # src/sql; their routines in the database are in schema.sql beside each, which is also installed for
 # those who run it by hand.
 
+# Compiled once, for both.
 file(GLOB sql_sources CONFIGURE_DEPENDS src/sql/*.c)
+add_library(sql_objects OBJECT ${sql_sources})
+set_target_properties(sql_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
+target_include_directories(sql_objects PRIVATE include src)
 
 # sql_engine(NAME LIBRARY INCLUDE)
 function(sql_engine name library include)
@@ -17,9 +21,9 @@ function(sql_engine name library include)
     BYPRODUCTS ${out}.sql
     DEPENDS ${schema} ${embed}
     VERBATIM)
-  snib_engine_module(${name} SOURCES ${sources} ${sql_sources} ${out}_schema.c
+  snib_engine_module(${name} SOURCES ${sources} $<TARGET_OBJECTS:sql_objects> ${out}_schema.c
     LIBRARIES ${library} INSTALL)
-  target_include_directories(engine_${name} PRIVATE ${include})
+  target_include_directories(engine_${name} SYSTEM PRIVATE ${include})
   install(FILES ${out}.sql DESTINATION ${CMAKE_INSTALL_DATADIR}/snib)
 endfunction()
 

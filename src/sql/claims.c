@@ -18,9 +18,8 @@ enum {
     RENEW_MOST = 32, /* claims in one packet */
     WATCH_MS = 50,   /* a lock held for longer is worth a thread that watches its connection */
     HEAD_LOOK_MS = 100,
-    LOOK_MS = 1000,
+    LOOK_MS = 250,
     LOOK_EACH_MS = 10,
-    NOT_RUNG_MS = 4, /* where the server does not ring */
     TRIES_MOST = 8
 };
 
@@ -103,6 +102,7 @@ static void set_queued(struct sql *s, struct sql_claim *own, bool queued)
 {
     s->queued += (size_t)queued - (size_t)own->queued;
     own->queued = queued;
+    sql_link_listen(&s->link, s->queued > 0);
     sql_claims_mind(s);
 }
 
@@ -247,20 +247,17 @@ void sql_claims_rung(struct sql *s, const char *owner)
     }
 }
 
-/* When a place in line is worth another look. Where the server rings, that is for lost rings and
+/* When a place in line is worth another look. That is for lost rings and
  * dead holders, so it may be the rarer the more places there are; in lease mode a place must also
  * be kept, which a third of its lease is for. */
 static int64_t look_ms(const struct sql *s, const struct snib__claim *c, int64_t place,
                        int64_t holder_left_ms)
 {
     int64_t third = ttl_of(s, c) / 3;
-    int64_t each = s->dialect->rings ? LOOK_EACH_MS : NOT_RUNG_MS;
-    int64_t ms = (place > 1 || s->leased ? LOOK_MS : HEAD_LOOK_MS) + each * (int64_t)s->queued;
-    if (!s->dialect->rings && place == 1) {
-        ms = each * (int64_t)(s->queued + 1);
-    }
-    if (!s->leased && third < each * (int64_t)s->queued) {
-        third = each * (int64_t)s->queued;
+    int64_t all = LOOK_EACH_MS * (int64_t)s->queued;
+    int64_t ms = (place > 1 || s->leased ? LOOK_MS : HEAD_LOOK_MS) + all;
+    if (!s->leased && third < all) {
+        third = all;
     }
     if (place == 1 && holder_left_ms > 0 && holder_left_ms + 5 < ms) {
         ms = holder_left_ms + 5;
@@ -466,8 +463,20 @@ void sql_release(struct snib__claim *claim)
     sql_link_ask(&s->link, &a->request);
 }
 
+/* Others of this client that wait for it may have been let in by that. */
+static void look_at_once(struct sql *s, const char *name)
+{
+    for (struct snib__list *p = s->claims.after; s->queued && p != &s->claims; p = p->after) {
+        struct sql_claim *own = SNIB__OF(p, struct sql_claim, place);
+        if (own->queued && strcmp(own->claim->name, name) == 0) {
+            own->look_ns = 0;
+        }
+    }
+}
+
 static void on_release(struct ask *a, const struct sql_answer *answer)
 {
+    look_at_once(a->sql, a->name);
     if (a->verb == UNDO) {
         a->sql->session->undoing--;
         return;

@@ -14,7 +14,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 
-enum { SQL_ADDRESSES = 8, SQL_WHY = 400 };
+enum { SQL_ADDRESSES = 8, SQL_WHY = 400, SQL_POLLS = 2 };
 
 enum sql_tls { SQL_TLS_AUTO, SQL_TLS_VERIFY, SQL_TLS_NO };
 
@@ -56,9 +56,13 @@ struct sql_driver {
     enum sql_turn (*turn)(void *, short ready, struct sql_answer *, struct sql_error *);
     /* While nothing is under way: SQL_GOING or SQL_BROKEN. */
     enum sql_turn (*watch)(void *, struct sql_error *);
-    /* The next message for this session, an owner id in hexadecimal digits; false: none. */
-    bool (*hint)(void *, char out[40]);
-    struct pollfd (*poll)(void *);
+    /* The next message for this session, an owner id in hexadecimal digits; false: none. `ready` is
+     * of the second descriptor. */
+    bool (*hint)(void *, short ready, char out[40]);
+    /* Messages are wanted from now on, or no longer. */
+    void (*listen)(void *, bool wanted);
+    /* How many descriptors: the first is for what was sent, a second one for messages. */
+    size_t (*poll)(void *, struct pollfd out[SQL_POLLS]);
 };
 
 /* What was found when a connection was made. */
@@ -66,8 +70,7 @@ struct sql_welcome {
     int code; /* SNIB_OK: fit to be used */
     int sys;
     char why[SQL_WHY];
-    int64_t usable_ms;  /* of a quarantine: what is left */
-    int64_t sleeper_id; /* MySQL: unused elsewhere */
+    int64_t usable_ms; /* of a quarantine: what is left */
 };
 
 /* What an error means for what was asked. */
@@ -78,8 +81,6 @@ struct sql_dialect {
     const struct sql_driver *driver;
     struct sql_style style;
     const char *remedy; /* what to do where the tables cannot be made */
-    /* Does the server ring who waits? If not, who waits looks often. */
-    bool rings;
     /* On the thread: all that comes before the first claim. */
     void (*greet)(void *connection, const struct sql_target *, int64_t due_ns,
                   struct sql_welcome *);

@@ -27,14 +27,15 @@ enum sql_turn sql_ask(const struct sql_driver *driver, void *connection, const c
             return turn;
         }
         int64_t left_ns = due_ns - snib__now().boot_ns;
-        struct pollfd p = driver->poll(connection);
+        struct pollfd p[SQL_POLLS] = {{.fd = -1}};
+        driver->poll(connection, p);
         if (left_ns <= 0) {
             error->sys = ETIMEDOUT;
             snprintf(error->text, sizeof error->text, "no answer in time");
             return SQL_BROKEN;
         }
-        int n = poll(&p, 1, (int)(left_ns / SNIB__MS) + 1);
-        ready = n > 0 ? p.revents : 0;
+        int n = poll(p, 1, (int)(left_ns / SNIB__MS) + 1);
+        ready = n > 0 ? p[0].revents : 0;
     }
 }
 

@@ -182,7 +182,8 @@ static void arrived(struct sql_link *l)
     }
     l->state = SQL_JOINED;
     l->heard_ns = now_ns();
-    l->ready = 0;
+    memset(l->ready, 0, sizeof l->ready);
+    l->dialect->driver->listen(l->connection, l->listening);
     l->session->reconnects += l->joined_before;
     l->joined_before = true;
     l->joined(l, &welcome);
@@ -262,9 +263,20 @@ void sql_link_withdraw(struct sql_link *l, struct sql_request *r)
 static void take_hints(struct sql_link *l)
 {
     char owner[40];
-    while (l->state == SQL_JOINED && l->dialect->driver->hint(l->connection, owner)) {
+    short ready = l->ready[1];
+    l->ready[1] = 0;
+    while (l->state == SQL_JOINED && l->dialect->driver->hint(l->connection, ready, owner)) {
         l->rung(l, owner);
+        ready = 0;
     }
+}
+
+void sql_link_listen(struct sql_link *l, bool wanted)
+{
+    if (l->listening != wanted && l->state == SQL_JOINED) {
+        l->dialect->driver->listen(l->connection, wanted);
+    }
+    l->listening = wanted;
 }
 
 static void conclude(struct sql_link *l, enum sql_turn turn, struct sql_answer *answer,
@@ -288,8 +300,8 @@ static void hear(struct sql_link *l)
 {
     struct sql_answer answer = {0};
     struct sql_error error = {0};
-    short ready = l->ready;
-    l->ready = 0;
+    short ready = l->ready[0];
+    l->ready[0] = 0;
     enum sql_turn turn;
     if (l->flying || l->draining) {
         turn = l->dialect->driver->turn(l->connection, ready, &answer, &error);
@@ -351,9 +363,9 @@ void sql_link_step(struct sql_link *l)
     send_next(l);
 }
 
-struct pollfd sql_link_poll(const struct sql_link *l, int64_t *until_ns)
+size_t sql_link_poll(const struct sql_link *l, struct pollfd out[SQL_POLLS], int64_t *until_ns)
 {
-    struct pollfd p = {.fd = -1};
+    size_t n = 0;
     int64_t now = now_ns();
     for (const struct snib__list *q = l->requests.after; q != &l->requests; q = q->after) {
         const struct sql_request *r = SNIB__OF(q, struct sql_request, place);
@@ -361,16 +373,23 @@ struct pollfd sql_link_poll(const struct sql_link *l, int64_t *until_ns)
         *until_ns = at < *until_ns ? at : *until_ns;
     }
     if (l->state == SQL_RESOLVING) {
-        p = (struct pollfd){.fd = snib__lookup_fd(l->lookup), .events = POLLIN};
+        out[n++] = (struct pollfd){.fd = snib__lookup_fd(l->lookup), .events = POLLIN};
     } else if (l->state == SQL_JOINING) {
-        p = (struct pollfd){.fd = snib__work_fd(l->work), .events = POLLIN};
+        out[n++] = (struct pollfd){.fd = snib__work_fd(l->work), .events = POLLIN};
     } else if (l->state == SQL_JOINED) {
-        p = l->dialect->driver->poll(l->connection);
+        n = l->dialect->driver->poll(l->connection, out);
         if (l->draining && patience_ns(l) < *until_ns) {
             *until_ns = patience_ns(l);
         }
     } else if (next_request(l) && l->again_ns < *until_ns) {
         *until_ns = l->again_ns > now ? l->again_ns : now;
     }
-    return p;
+    return n;
+}
+
+void sql_link_ready(struct sql_link *l, const struct pollfd polled[], size_t n)
+{
+    for (size_t i = 0; i < SQL_POLLS; i++) {
+        l->ready[i] = i < n ? polled[i].revents : 0;
+    }
 }

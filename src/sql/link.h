@@ -57,7 +57,8 @@ struct sql_link {
     int64_t heard_ns;
     int64_t again_ns; /* not to be connected before */
     bool joined_before;
-    short ready;
+    short ready[SQL_POLLS];
+    bool listening;
 };
 
 void sql_link_init(struct sql_link *, struct snib__session *, const struct sql_dialect *,
@@ -69,11 +70,9 @@ void sql_link_ask(struct sql_link *, struct sql_request *);
 void sql_link_withdraw(struct sql_link *, struct sql_request *);
 
 void sql_link_step(struct sql_link *);
-/* What to poll for, if anything (fd -1), and when to step at the latest. */
-struct pollfd sql_link_poll(const struct sql_link *, int64_t *until_ns);
-static inline void sql_link_ready(struct sql_link *l, short revents)
-{
-    l->ready = revents;
-}
+/* What to poll for, and when to step at the latest; then tell what was ready. */
+size_t sql_link_poll(const struct sql_link *, struct pollfd out[SQL_POLLS], int64_t *until_ns);
+void sql_link_ready(struct sql_link *, const struct pollfd polled[], size_t n);
+void sql_link_listen(struct sql_link *, bool wanted);
 
 #endif

@@ -53,10 +53,11 @@ void sql_drive(struct snib__session *session, int64_t until_ns)
         sql_claims_mind(s);
         int64_t next_ns = sql_claims_next(s);
         int64_t sleep_ns = next_ns < until_ns ? next_ns : until_ns;
-        struct pollfd p = sql_link_poll(&s->link, &sleep_ns);
+        struct pollfd p[SQL_POLLS];
+        size_t n = sql_link_poll(&s->link, p, &sleep_ns);
         session->wake_ns = next_ns == SNIB__NEVER ? 0 : next_ns;
-        returns = snib__sleep(session, &p, p.fd >= 0, sleep_ns);
-        sql_link_ready(&s->link, p.fd >= 0 ? p.revents : 0);
+        returns = snib__sleep(session, p, n, sleep_ns);
+        sql_link_ready(&s->link, p, n);
     } while (!returns && snib__now().boot_ns < until_ns);
 }
 

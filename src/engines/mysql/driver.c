@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <mysql.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,15 +25,28 @@
 
 enum phase { IDLE, QUERY, STORE, NEXT };
 
-struct connection {
+/* One connection of the library. */
+struct lane {
     MYSQL my;
-    bool tls;
+    bool open, tls;
     enum phase phase;
     int wait; /* what the library waits for; 0: it has come to the end of its phase */
     int failed;
     MYSQL_RES *result;
     char *text;
     struct sql_answer answer;
+};
+
+enum ear { RESTING, SLEEPING, LOOKING };
+
+struct connection {
+    struct lane main, bell;
+    int64_t me;
+    bool wanted; /* rings are */
+    bool deaf;   /* the bell is broken: who waits looks now and then */
+    enum ear ear;
+    struct sql_answer owners; /* who was let in */
+    size_t next;
 };
 
 static pthread_once_t prepared = PTHREAD_ONCE_INIT;
@@ -54,7 +68,7 @@ struct hush {
     bool on, pending;
 };
 
-static struct hush hush_begin(const struct connection *c)
+static struct hush hush_begin(const struct lane *c)
 {
     struct hush h = {.on = c->tls};
     sigset_t pipe, pending;
@@ -91,23 +105,70 @@ static void keep_error(MYSQL *my, struct sql_error *error)
     error->text[strcspn(error->text, "\n")] = '\0';
 }
 
-static void set_options(struct connection *c, const struct sql_target *t, int64_t due_ns)
+static void set_options(struct lane *l, const struct sql_target *t, int64_t due_ns)
 {
     const my_bool yes = 1;
     const unsigned none = 0;
     unsigned seconds = (unsigned)((due_ns - snib__now().boot_ns) / (1000 * SNIB__MS)) + 1;
-    mysql_init(&c->my);
-    mysql_options(&c->my, MYSQL_OPT_NONBLOCK, NULL);
-    mysql_options(&c->my, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
-    mysql_options(&c->my, MYSQL_OPT_LOCAL_INFILE, &none);
-    mysql_options(&c->my, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    if (c->tls) {
-        mysql_options(&c->my, MYSQL_OPT_SSL_ENFORCE, &yes);
-        mysql_options(&c->my, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
+    mysql_init(&l->my);
+    mysql_options(&l->my, MYSQL_OPT_NONBLOCK, NULL);
+    mysql_options(&l->my, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
+    mysql_options(&l->my, MYSQL_OPT_LOCAL_INFILE, &none);
+    mysql_options(&l->my, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    if (l->tls) {
+        mysql_options(&l->my, MYSQL_OPT_SSL_ENFORCE, &yes);
+        mysql_options(&l->my, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
         if (t->ca[0]) {
-            mysql_options(&c->my, MYSQL_OPT_SSL_CA, t->ca);
+            mysql_options(&l->my, MYSQL_OPT_SSL_CA, t->ca);
         }
     }
+}
+
+static bool lane_open(struct lane *l, const struct sql_target *t, const char *address,
+                      int64_t due_ns, struct sql_error *error)
+{
+    l->tls = t->tls == SQL_TLS_VERIFY;
+    set_options(l, t, due_ns);
+    /* A certificate is for the name; the address was found by it just now. */
+    const char *host = t->socket[0] ? NULL : l->tls ? t->host : address;
+    struct hush h = hush_begin(l);
+    l->open = mysql_real_connect(&l->my, host, t->user[0] ? t->user : NULL,
+                                 t->password[0] ? t->password : NULL,
+                                 t->database[0] ? t->database : NULL, (unsigned)t->port,
+                                 t->socket[0] ? t->socket : NULL, CLIENT_MULTI_STATEMENTS) != NULL;
+    if (!l->open) {
+        keep_error(&l->my, error);
+        mysql_close(&l->my);
+    }
+    hush_end(&h);
+    return l->open;
+}
+
+static void lane_close(struct lane *l, bool silently)
+{
+    if (!l->open) {
+        return;
+    }
+    int fd = (int)mysql_get_socket(&l->my);
+    int nowhere = silently && fd >= 0 ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
+    if (nowhere >= 0) {
+        dup2(nowhere, fd);
+        close(nowhere);
+    }
+    struct hush h = hush_begin(l);
+    mysql_close(&l->my);
+    hush_end(&h);
+    sql_answer_free(&l->answer);
+    free(l->text);
+}
+
+static void close_connection(void *connection, bool silently)
+{
+    struct connection *c = connection;
+    lane_close(&c->main, silently);
+    lane_close(&c->bell, silently);
+    sql_answer_free(&c->owners);
+    free(c);
 }
 
 static void *open_connection(const struct sql_target *t, const char *address, int64_t due_ns,
@@ -119,76 +180,41 @@ static void *open_connection(const struct sql_target *t, const char *address, in
         snprintf(error->text, sizeof error->text, "out of memory");
         return NULL;
     }
-    c->tls = t->tls == SQL_TLS_VERIFY;
-    set_options(c, t, due_ns);
-    /* A certificate is for the name; the address was found by it just now. */
-    const char *host = t->socket[0] ? NULL : c->tls ? t->host : address;
-    struct hush h = hush_begin(c);
-    bool joined = mysql_real_connect(&c->my, host, t->user[0] ? t->user : NULL,
-                                     t->password[0] ? t->password : NULL,
-                                     t->database[0] ? t->database : NULL, (unsigned)t->port,
-                                     t->socket[0] ? t->socket : NULL, CLIENT_MULTI_STATEMENTS);
-    if (!joined) {
-        keep_error(&c->my, error);
-        mysql_close(&c->my);
-    }
-    hush_end(&h);
-    if (joined) {
+    c->me = t->me;
+    if (lane_open(&c->main, t, address, due_ns, error) &&
+        lane_open(&c->bell, t, address, due_ns, error)) {
         return c;
     }
-    free(c);
+    close_connection(c, false);
     return NULL;
-}
-
-static int socket_of(struct connection *c)
-{
-    return (int)mysql_get_socket(&c->my);
-}
-
-static void close_connection(void *connection, bool silently)
-{
-    struct connection *c = connection;
-    int fd = socket_of(c);
-    int nowhere = silently && fd >= 0 ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
-    if (nowhere >= 0) {
-        dup2(nowhere, fd);
-        close(nowhere);
-    }
-    struct hush h = hush_begin(c);
-    mysql_close(&c->my);
-    hush_end(&h);
-    sql_answer_free(&c->answer);
-    free(c->text);
-    free(c);
 }
 
 int64_t mysql_served_by(void *connection)
 {
-    return (int64_t)mysql_thread_id(&((struct connection *)connection)->my);
+    return (int64_t)mysql_thread_id(&((struct connection *)connection)->main.my);
 }
 
 /* ---- Asking ----------------------------------------------------------------------------- */
 
-static bool send_text(void *connection, const char *text, size_t size)
+static bool lane_send(struct lane *l, const char *text, size_t size)
 {
-    struct connection *c = connection;
     char *copy = malloc(size + 1);
     if (!copy) {
         return false;
     }
     memcpy(copy, text, size);
     copy[size] = '\0';
-    free(c->text);
-    c->text = copy;
-    sql_answer_free(&c->answer);
-    c->phase = QUERY;
-    struct hush h = hush_begin(c);
-    c->wait = mysql_real_query_start(&c->failed, &c->my, c->text, size);
+    free(l->text);
+    l->text = copy;
+    sql_answer_free(&l->answer);
+    l->phase = QUERY;
+    struct hush h = hush_begin(l);
+    l->wait = mysql_real_query_start(&l->failed, &l->my, l->text, size);
     hush_end(&h);
     return true;
 }
 
-static bool keep_rows(struct connection *c)
+static bool keep_rows(struct lane *c)
 {
     size_t rows = (size_t)mysql_num_rows(c->result), columns = mysql_num_fields(c->result);
     struct sql_set *set = sql_answer_add(&c->answer, rows, columns);
@@ -204,14 +230,14 @@ static bool keep_rows(struct connection *c)
     return set != NULL;
 }
 
-static enum sql_turn end(struct connection *c, enum sql_turn turn)
+static enum sql_turn end(struct lane *c, enum sql_turn turn)
 {
     c->phase = IDLE;
     c->wait = 0;
     return turn;
 }
 
-static enum sql_turn fail(struct connection *c, struct sql_error *error)
+static enum sql_turn fail(struct lane *c, struct sql_error *error)
 {
     enum { CLIENT_ERRORS = 2000, SERVER_AGAIN = 3000, KILLED = 1927, SHUTDOWN = 1053 };
     keep_error(&c->my, error);
@@ -220,7 +246,7 @@ static enum sql_turn fail(struct connection *c, struct sql_error *error)
     return end(c, gone ? SQL_BROKEN : SQL_REFUSED);
 }
 
-static void go_on(struct connection *c, int ready)
+static void go_on(struct lane *c, int ready)
 {
     switch (c->phase) {
     case QUERY:
@@ -238,8 +264,7 @@ static void go_on(struct connection *c, int ready)
 }
 
 /* A phase has come to its end. SQL_GOING: so begins the next. */
-static enum sql_turn advance(struct connection *c, struct sql_answer *answer,
-                             struct sql_error *error)
+static enum sql_turn advance(struct lane *c, struct sql_answer *answer, struct sql_error *error)
 {
     if (c->phase == STORE) {
         if (!c->result && mysql_errno(&c->my)) {
@@ -271,10 +296,9 @@ static enum sql_turn advance(struct connection *c, struct sql_answer *answer,
     return SQL_GOING;
 }
 
-static enum sql_turn turn(void *connection, short ready, struct sql_answer *answer,
-                          struct sql_error *error)
+static enum sql_turn lane_turn(struct lane *c, short ready, struct sql_answer *answer,
+                               struct sql_error *error)
 {
-    struct connection *c = connection;
     enum sql_turn result = SQL_GOING;
     int flags = (ready & (POLLIN | POLLHUP | POLLERR) ? MYSQL_WAIT_READ : 0) |
                 (ready & (POLLOUT | POLLHUP | POLLERR) ? MYSQL_WAIT_WRITE : 0);
@@ -289,9 +313,29 @@ static enum sql_turn turn(void *connection, short ready, struct sql_answer *answ
     return result;
 }
 
+static struct pollfd lane_poll(struct lane *l)
+{
+    struct pollfd p = {.fd = (int)mysql_get_socket(&l->my), .events = POLLRDHUP};
+    p.events |= (short)(l->wait & MYSQL_WAIT_READ ? POLLIN : 0);
+    p.events |= (short)(l->wait & MYSQL_WAIT_WRITE ? POLLOUT : 0);
+    return p;
+}
+
+static bool send_text(void *connection, const char *text, size_t size)
+{
+    return lane_send(&((struct connection *)connection)->main, text, size);
+}
+
+static enum sql_turn turn(void *connection, short ready, struct sql_answer *answer,
+                          struct sql_error *error)
+{
+    return lane_turn(&((struct connection *)connection)->main, ready, answer, error);
+}
+
 static enum sql_turn watch(void *connection, struct sql_error *error)
 {
-    struct pollfd p = {.fd = socket_of(connection), .events = POLLRDHUP};
+    struct connection *c = connection;
+    struct pollfd p = {.fd = (int)mysql_get_socket(&c->main.my), .events = POLLRDHUP};
     if (poll(&p, 1, 0) > 0 && p.revents) {
         snprintf(error->text, sizeof error->text, "the server closed the connection");
         return SQL_BROKEN;
@@ -299,24 +343,104 @@ static enum sql_turn watch(void *connection, struct sql_error *error)
     return SQL_GOING;
 }
 
-static bool hint(void *connection, char out[40])
+/* ---- Being rung ------------------------------------------------------------------------- */
+
+/*
+ * The bell is a second connection that sleeps at the server while something is waited for. Whoever
+ * lets us in ends that sleep; then we look who of us it was, and sleep on. A ring that comes
+ * between two statements is lost, so those who wait look now and then by themselves. A sleep is
+ * short, since the server does not notice meanwhile that its client is gone.
+ */
+enum { SLEEP_S = 5 };
+
+static void bell_say(struct connection *c, enum ear ear)
 {
-    (void)connection;
-    (void)out;
-    return false;
+    char text[300];
+    if (ear == SLEEPING) {
+        snprintf(text, sizeof text, "DO SLEEP(%d)", SLEEP_S);
+    } else {
+        snprintf(text, sizeof text,
+                 "SELECT LOWER(HEX(owner)) FROM snib_session_claim WHERE session = %" PRId64
+                 " AND place = 0 UNION ALL SELECT LOWER(HEX(owner)) FROM snib_lease_claim"
+                 " WHERE session = %" PRId64 " AND place = 0",
+                 c->me, c->me);
+    }
+    c->ear = ear;
+    c->deaf |= !lane_send(&c->bell, text, strlen(text));
 }
 
-static struct pollfd to_poll(void *connection)
+static bool next_owner(struct connection *c, char out[40])
+{
+    if (c->owners.count == 0 || c->next >= c->owners.sets[0].rows) {
+        return false;
+    }
+    snprintf(out, 40, "%.39s", sql_text(&c->owners, 0, c->next++, 0));
+    return true;
+}
+
+static bool hint(void *connection, short ready, char out[40])
 {
     struct connection *c = connection;
-    struct pollfd p = {.fd = socket_of(c), .events = POLLRDHUP};
-    if (c->wait & MYSQL_WAIT_READ) {
-        p.events |= POLLIN;
+    while (!next_owner(c, out)) {
+        struct sql_answer answer = {0};
+        struct sql_error error = {0};
+        if (c->ear == RESTING || c->deaf) {
+            return false;
+        }
+        enum sql_turn turn_now = lane_turn(&c->bell, ready, &answer, &error);
+        ready = 0;
+        if (turn_now == SQL_GOING) {
+            return false;
+        }
+        c->deaf |= turn_now == SQL_BROKEN;
+        bool looked = c->ear == LOOKING && turn_now == SQL_DONE;
+        sql_answer_free(&c->owners);
+        c->owners = answer;
+        c->next = looked ? 0 : SIZE_MAX;
+        if (c->deaf || (looked && !c->wanted)) {
+            c->ear = RESTING;
+        } else {
+            bell_say(c, looked ? SLEEPING : LOOKING);
+        }
     }
-    if (c->wait & MYSQL_WAIT_WRITE) {
-        p.events |= POLLOUT;
+    return true;
+}
+
+static void listen_for(void *connection, bool wanted)
+{
+    struct connection *c = connection;
+    c->wanted = wanted;
+    if (wanted && c->ear == RESTING && !c->deaf) {
+        bell_say(c, SLEEPING);
     }
-    return p;
+}
+
+bool mysql_bell(void *connection, const char *text)
+{
+    struct lane *l = &((struct connection *)connection)->bell;
+    struct hush h = hush_begin(l);
+    bool done = mysql_real_query(&l->my, text, strlen(text)) == 0;
+    while (done) {
+        MYSQL_RES *result = mysql_store_result(&l->my);
+        mysql_free_result(result);
+        if (!mysql_more_results(&l->my)) {
+            break;
+        }
+        done = mysql_next_result(&l->my) == 0;
+    }
+    hush_end(&h);
+    return done;
+}
+
+static size_t to_poll(void *connection, struct pollfd out[SQL_POLLS])
+{
+    struct connection *c = connection;
+    out[0] = lane_poll(&c->main);
+    if (c->ear == RESTING || c->deaf) {
+        return 1;
+    }
+    out[1] = lane_poll(&c->bell);
+    return 2;
 }
 
 const struct sql_driver mysql_driver = {
@@ -326,5 +450,6 @@ const struct sql_driver mysql_driver = {
     .turn = turn,
     .watch = watch,
     .hint = hint,
+    .listen = listen_for,
     .poll = to_poll,
 };

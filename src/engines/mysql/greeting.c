@@ -140,6 +140,9 @@ static void prepare(void *connection, const struct sql_target *t, int64_t due_ns
              "SELECT GET_LOCK('snib.s.%" PRId64 "', 0); CALL snib_boot(%" PRId64 ")",
              t->leased ? (int64_t)86400 : ttl_s, timeout_s, t->me, t->max_lease_ms);
     if (asked(connection, text, due_ns, &a, w)) {
+        snprintf(text, sizeof text,
+                 "SET SESSION wait_timeout = 86400; DO GET_LOCK('snib.e.%" PRId64 "', 0)", t->me);
+        mysql_bell(connection, text); /* without it nobody rings */
         if (sql_number(&a, 0, 0, 0) != 1) {
             refuse(w, SNIB_EUNSAFE, "GET_LOCK is not granted for our own session");
         }

@@ -8,8 +8,8 @@
  * is what a URL may say.
  *
  * Particular to MySQL: a grant and a release are a commit each, in both modes, since the server has
- * no table that forgets with its sessions and takes part in transactions all the same. Nobody is
- * rung: who is first in line looks every few milliseconds.
+ * no table that forgets with its sessions and takes part in transactions all the same. Who waits
+ * has a second connection, which sleeps until it is rung (KILL QUERY): see driver.c.
  *
  * Not done: several hosts in one URL. A failover to another server is a loss of all sessions, and
  * in lease mode of all that was not replicated: it should be somebody's decision.
@@ -71,7 +71,6 @@ static const struct sql_dialect dialect = {
               .begin = "START TRANSACTION;",
               .commit = "COMMIT;"},
     .remedy = MYSQL_REMEDY,
-    .rings = false,
     .greet = mysql_greet,
     .sense = sense,
     .examination = mysql_examination,

@@ -10,7 +10,8 @@ extern const struct sql_driver mysql_driver;
 
 /* driver.c */
 void mysql_prepare_library(void);
-int64_t mysql_served_by(void *connection); /* its number, as the protocol says */
+int64_t mysql_served_by(void *connection);           /* its number, as the protocol says */
+bool mysql_bell(void *connection, const char *text); /* on the second one; blocks */
 
 /* greeting.c */
 void mysql_greet(void *connection, const struct sql_target *, int64_t due_ns, struct sql_welcome *);

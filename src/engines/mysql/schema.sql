@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS snib_used (since BIGINT NOT NULL) ENGINE=InnoDB;
 CREATE TABLE IF NOT EXISTS snib_boot (usable BIGINT NOT NULL) ENGINE=MEMORY;
 
 DROP PROCEDURE IF EXISTS snib_boot;
+DROP PROCEDURE IF EXISTS snib_ring;
 DELIMITER //
 -- To be called once per connection: milliseconds until leases of before a restart are over.
 CREATE PROCEDURE snib_boot(_max_lease_ms BIGINT)
@@ -41,11 +42,27 @@ BEGIN
     SELECT GREATEST(0, CEIL((_usable - _now) / 1000));
 END
 //
+-- Who was let in sleeps on a connection of its client that holds a lock of its own: that sleep is ended.
+-- Who may not do that, or comes too early, leaves it to the other to look again.
+CREATE PROCEDURE snib_ring()
+BEGIN
+    DECLARE _id BIGINT DEFAULT NULL;
+    DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+    WHILE @snib_rings <> '' DO
+        SET _id = IS_USED_LOCK(CONCAT('snib.e.', SUBSTRING_INDEX(@snib_rings, ',', 1)));
+        SET @snib_rings = SUBSTR(@snib_rings, LOCATE(',', @snib_rings) + 1);
+        IF _id IS NOT NULL THEN
+            KILL QUERY _id;
+        END IF;
+    END WHILE;
+END
+//
 DELIMITER ;
 
 --@EACH@ from here on for each mode
 
--- The token of the last grant of a name; its row is also what a routine is alone with.
+-- The token of the last grant of a name: the last one plus 1 or the clock, so that it also grows over a
+-- failover that lost some. Its row is also what a routine is alone with.
 CREATE TABLE IF NOT EXISTS snib_@MODE@_name (
     space VARBINARY(64) NOT NULL,
     name VARBINARY(200) NOT NULL,
@@ -68,7 +85,8 @@ CREATE TABLE IF NOT EXISTS snib_@MODE@_claim (
     who VARBINARY(200) NOT NULL,
     label VARBINARY(60) NOT NULL,
     asked VARBINARY(200),           -- who wants the holder to give up
-    PRIMARY KEY (space, name, owner)
+    PRIMARY KEY (space, name, owner),
+    KEY (session)
 ) ENGINE=InnoDB;
 
 DROP PROCEDURE IF EXISTS snib_@MODE@_enter;
@@ -88,6 +106,7 @@ CREATE PROCEDURE snib_@MODE@_enter(_space VARBINARY(64), _name VARBINARY(200), _
 BEGIN
     DECLARE _token BIGINT DEFAULT NULL;
     ROLLBACK;
+    SET @snib_rings = '';
     START TRANSACTION;
     SELECT n.token INTO _token FROM snib_@MODE@_name n WHERE n.space = _space AND n.name = _name FOR UPDATE;
     IF _token IS NULL THEN
@@ -108,11 +127,11 @@ BEGIN
     SET _fits = CASE _kind WHEN 0 THEN _all = 0 WHEN 1 THEN _alone = 0 ELSE _all < _permits END;
 END
 //
-CREATE PROCEDURE snib_@MODE@_draw(_space VARBINARY(64), _name VARBINARY(200), _kind INT, OUT _token BIGINT)
+CREATE PROCEDURE snib_@MODE@_draw(_space VARBINARY(64), _name VARBINARY(200), _kind INT, _now BIGINT, OUT _token BIGINT)
 BEGIN
     SELECT n.token INTO _token FROM snib_@MODE@_name n WHERE n.space = _space AND n.name = _name FOR UPDATE;
     IF _kind <> 1 OR _token = 0 THEN
-        SET _token = _token + 1;
+        SET _token = GREATEST(_token + 1, _now);
         UPDATE snib_@MODE@_name SET token = _token WHERE space = _space AND name = _name;
     END IF;
 END
@@ -122,11 +141,11 @@ CREATE PROCEDURE snib_@MODE@_promote(_space VARBINARY(64), _name VARBINARY(200),
 BEGIN
     DECLARE _owner BINARY(16);
     DECLARE _kind, _permits INT;
-    DECLARE _token, _ttl_ms BIGINT;
+    DECLARE _token, _ttl_ms, _session BIGINT;
     DECLARE _fits BOOLEAN DEFAULT true;
     WHILE _fits DO
         SET _owner = NULL;
-        SELECT c.owner, c.kind, c.permits, c.ttl_ms INTO _owner, _kind, _permits, _ttl_ms
+        SELECT c.owner, c.kind, c.permits, c.ttl_ms, c.session INTO _owner, _kind, _permits, _ttl_ms, _session
           FROM snib_@MODE@_claim c
          WHERE c.space = _space AND c.name = _name AND c.place > 0 ORDER BY c.place LIMIT 1;
         SET _fits = _owner IS NOT NULL;
@@ -134,11 +153,12 @@ BEGIN
             CALL snib_@MODE@_fits(_space, _name, _kind, _permits, _fits);
         END IF;
         IF _fits THEN
-            CALL snib_@MODE@_draw(_space, _name, _kind, _token);
+            CALL snib_@MODE@_draw(_space, _name, _kind, _now, _token);
             UPDATE snib_@MODE@_claim
                SET place = 0, token = _token, since = _now,
                    until = IF(@LEASED@, _now + _ttl_ms * 1000, 9223372036854775807)
              WHERE space = _space AND name = _name AND owner = _owner;
+            SET @snib_rings = CONCAT(@snib_rings, _session, ',');
         END IF;
     END WHILE;
 END
@@ -180,7 +200,7 @@ BEGIN
                 CALL snib_@MODE@_fits(_space, _name, _kind, _permits, _fits);
             END IF;
             IF NOT _waits AND _fits THEN
-                CALL snib_@MODE@_draw(_space, _name, _kind, _token);
+                CALL snib_@MODE@_draw(_space, _name, _kind, _now, _token);
                 INSERT INTO snib_@MODE@_claim VALUES (_space, _name, _owner, 0, _kind, _permits, _token,
                     _ttl_ms, _until, _session, _now, _who, _label, NULL);
                 SET _place = 0;
@@ -217,6 +237,7 @@ BEGIN
          ORDER BY c.place, c.until DESC LIMIT 1;
     END IF;
     COMMIT;
+    CALL snib_ring();
     SELECT _status, _token, LEAST(_ttl_ms, FLOOR((_until - _now) / 1000)), _rank, HEX(_holder), _holder_token,
            IF(_holder_until = 9223372036854775807, 0, GREATEST(0, FLOOR((_holder_until - _now) / 1000)));
 END
@@ -265,6 +286,7 @@ BEGIN
             _space, _name, _owner, -1, 0, 1, 0, _bury_ms, _now + _bury_ms * 1000, 0, _now, '', '', NULL);
     END IF;
     COMMIT;
+    CALL snib_ring();
     SELECT CASE WHEN _place = 0 THEN 1 WHEN _place > 0 THEN 2 ELSE 0 END;
 END
 //
@@ -293,6 +315,7 @@ BEGIN
          ORDER BY c.until DESC LIMIT 1;
     END IF;
     COMMIT;
+    CALL snib_ring();
     SELECT _status, HEX(_holder), FLOOR((_until - _now) / 1000);
 END
 //

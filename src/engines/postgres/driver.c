@@ -259,9 +259,10 @@ static enum sql_turn watch(void *connection, struct sql_error *error)
                                                                            : SQL_GOING;
 }
 
-static bool hint(void *connection, char out[40])
+static bool hint(void *connection, short ready, char out[40])
 {
     struct connection *c = connection;
+    (void)ready; /* they come by the same descriptor */
     PGnotify *n = PQnotifies(c->pg);
     if (!n) {
         return false;
@@ -271,11 +272,19 @@ static bool hint(void *connection, char out[40])
     return true;
 }
 
-static struct pollfd to_poll(void *connection)
+/* The session listens from its greeting on. */
+static void listen_always(void *connection, bool wanted)
+{
+    (void)connection;
+    (void)wanted;
+}
+
+static size_t to_poll(void *connection, struct pollfd out[SQL_POLLS])
 {
     struct connection *c = connection;
-    short out = PQflush(c->pg) > 0 ? POLLOUT : 0;
-    return (struct pollfd){.fd = PQsocket(c->pg), .events = (short)(POLLIN | out)};
+    short more = PQflush(c->pg) > 0 ? POLLOUT : 0;
+    out[0] = (struct pollfd){.fd = PQsocket(c->pg), .events = (short)(POLLIN | more)};
+    return 1;
 }
 
 const struct sql_driver postgres_driver = {
@@ -285,5 +294,6 @@ const struct sql_driver postgres_driver = {
     .turn = turn,
     .watch = watch,
     .hint = hint,
+    .listen = listen_always,
     .poll = to_poll,
 };

@@ -66,7 +66,6 @@ static const struct sql_dialect dialect = {
               .begin = "",
               .commit = ""},
     .remedy = POSTGRES_REMEDY,
-    .rings = true,
     .greet = postgres_greet,
     .sense = sense,
     .examination = postgres_examination,
