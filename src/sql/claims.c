@@ -73,6 +73,7 @@ void sql_claims_mind(struct sql *s)
 {
     bool watches = s->held > 0 && now_ns() >= s->watch_ns;
     s->session->attend = s->queued > 0 || watches;
+    sql_link_listen(&s->link, s->session->attend > 0);
 }
 
 int64_t sql_claims_next(const struct sql *s)
@@ -102,7 +103,6 @@ static void set_queued(struct sql *s, struct sql_claim *own, bool queued)
 {
     s->queued += (size_t)queued - (size_t)own->queued;
     own->queued = queued;
-    sql_link_listen(&s->link, s->queued > 0);
     sql_claims_mind(s);
 }
 

@@ -317,7 +317,9 @@ static struct pollfd lane_poll(struct lane *l)
 {
     struct pollfd p = {.fd = (int)mysql_get_socket(&l->my), .events = POLLRDHUP};
     p.events |= (short)(l->wait & MYSQL_WAIT_READ ? POLLIN : 0);
-    p.events |= (short)(l->wait & MYSQL_WAIT_WRITE ? POLLOUT : 0);
+    /* An answer that was there at once has been read already: go on without a wait. */
+    bool ready = l->phase != IDLE && !l->wait;
+    p.events |= (short)(l->wait & MYSQL_WAIT_WRITE || ready ? POLLOUT : 0);
     return p;
 }
 
@@ -347,23 +349,25 @@ static enum sql_turn watch(void *connection, struct sql_error *error)
 
 /*
  * The bell is a second connection that sleeps at the server while something is waited for. Whoever
- * lets us in ends that sleep; then we look who of us it was, and sleep on. A ring that comes
- * between two statements is lost, so those who wait look now and then by themselves. A sleep is
- * short, since the server does not notice meanwhile that its client is gone.
+ * lets us in, or wants us to give up, ends that sleep; then we look who of us it was, and sleep on.
+ * A ring that comes between two statements is lost, so those who wait look now and then by
+ * themselves. A sleep is short, since the server does not notice meanwhile that its client is gone.
  */
-enum { SLEEP_S = 5 };
+enum { SLEEP_S = 5, NEWS_US = 10 * 1000 * 1000 };
+
+/* Who of us was let in lately, or is asked to give up. */
+#define LOOK(mode)                                                                                 \
+    "SELECT LOWER(HEX(owner)) FROM snib_" mode "_claim WHERE session = %" PRId64 " AND place = 0"  \
+    " AND (asked IS NOT NULL OR since > UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 - %d)"
 
 static void bell_say(struct connection *c, enum ear ear)
 {
-    char text[300];
+    char text[600];
     if (ear == SLEEPING) {
-        snprintf(text, sizeof text, "DO SLEEP(%d)", SLEEP_S);
+        snprintf(text, sizeof text, "SELECT SLEEP(%d)", SLEEP_S);
     } else {
-        snprintf(text, sizeof text,
-                 "SELECT LOWER(HEX(owner)) FROM snib_session_claim WHERE session = %" PRId64
-                 " AND place = 0 UNION ALL SELECT LOWER(HEX(owner)) FROM snib_lease_claim"
-                 " WHERE session = %" PRId64 " AND place = 0",
-                 c->me, c->me);
+        snprintf(text, sizeof text, LOOK("session") " UNION ALL " LOOK("lease"), c->me, NEWS_US,
+                 c->me, NEWS_US);
     }
     c->ear = ear;
     c->deaf |= !lane_send(&c->bell, text, strlen(text));
@@ -394,13 +398,15 @@ static bool hint(void *connection, short ready, char out[40])
         }
         c->deaf |= turn_now == SQL_BROKEN;
         bool looked = c->ear == LOOKING && turn_now == SQL_DONE;
+        bool slept =
+            c->ear == SLEEPING && turn_now == SQL_DONE && sql_number(&answer, 0, 0, 0) == 0;
         sql_answer_free(&c->owners);
         c->owners = answer;
         c->next = looked ? 0 : SIZE_MAX;
-        if (c->deaf || (looked && !c->wanted)) {
+        if (c->deaf || ((looked || slept) && !c->wanted)) {
             c->ear = RESTING;
         } else {
-            bell_say(c, looked ? SLEEPING : LOOKING);
+            bell_say(c, looked || slept ? SLEEPING : LOOKING);
         }
     }
     return true;

@@ -43,13 +43,14 @@ BEGIN
 END
 //
 -- Who was let in sleeps on a connection of its client that holds a lock of its own: that sleep is ended.
--- Who may not do that, or comes too early, leaves it to the other to look again.
-CREATE PROCEDURE snib_ring()
+-- A client that let somebody of its own in looks without being rung. Who may not do that, or comes too early, leaves it to the other to look again.
+CREATE PROCEDURE snib_ring(_but BIGINT)
 BEGIN
-    DECLARE _id BIGINT DEFAULT NULL;
+    DECLARE _id, _session BIGINT DEFAULT NULL;
     DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
     WHILE @snib_rings <> '' DO
-        SET _id = IS_USED_LOCK(CONCAT('snib.e.', SUBSTRING_INDEX(@snib_rings, ',', 1)));
+        SET _session = SUBSTRING_INDEX(@snib_rings, ',', 1);
+        SET _id = IF(_session = _but, NULL, IS_USED_LOCK(CONCAT('snib.e.', _session)));
         SET @snib_rings = SUBSTR(@snib_rings, LOCATE(',', @snib_rings) + 1);
         IF _id IS NOT NULL THEN
             KILL QUERY _id;
@@ -237,7 +238,7 @@ BEGIN
          ORDER BY c.place, c.until DESC LIMIT 1;
     END IF;
     COMMIT;
-    CALL snib_ring();
+    CALL snib_ring(0);
     SELECT _status, _token, LEAST(_ttl_ms, FLOOR((_until - _now) / 1000)), _rank, HEX(_holder), _holder_token,
            IF(_holder_until = 9223372036854775807, 0, GREATEST(0, FLOOR((_holder_until - _now) / 1000)));
 END
@@ -286,7 +287,7 @@ BEGIN
             _space, _name, _owner, -1, 0, 1, 0, _bury_ms, _now + _bury_ms * 1000, 0, _now, '', '', NULL);
     END IF;
     COMMIT;
-    CALL snib_ring();
+    CALL snib_ring(_session);
     SELECT CASE WHEN _place = 0 THEN 1 WHEN _place > 0 THEN 2 ELSE 0 END;
 END
 //
@@ -310,12 +311,14 @@ BEGIN
     ELSE
         UPDATE snib_@MODE@_claim SET asked = _who, until = LEAST(until, _now + ttl_ms * 1000)
          WHERE space = _space AND name = _name AND place = 0 AND token = _token AND asked IS NULL;
+        SELECT COALESCE(CONCAT(GROUP_CONCAT(c.session), ','), '') INTO @snib_rings FROM snib_@MODE@_claim c
+         WHERE c.space = _space AND c.name = _name AND c.place = 0 AND c.token = _token;
         SELECT 2, c.who, c.until INTO _status, _holder, _until FROM snib_@MODE@_claim c
          WHERE c.space = _space AND c.name = _name AND c.place = 0 AND c.token = _token
          ORDER BY c.until DESC LIMIT 1;
     END IF;
     COMMIT;
-    CALL snib_ring();
+    CALL snib_ring(0);
     SELECT _status, HEX(_holder), FLOOR((_until - _now) / 1000);
 END
 //
