@@ -27,6 +27,7 @@ void sql_link_init(struct sql_link *l, struct snib__session *session,
                    const struct sql_dialect *dialect, const struct sql_target *target)
 {
     *l = (struct sql_link){.session = session, .dialect = dialect, .target = *target};
+    l->soonest_ns = SNIB__NEVER;
     snib__list_init(&l->requests);
 }
 
@@ -239,8 +240,16 @@ static void send_next(struct sql_link *l)
     }
 }
 
+/* When its time has come, or is up. */
+static int64_t moment_of(const struct sql_request *r, int64_t now)
+{
+    return r->not_before_ns > now ? r->not_before_ns : r->due_ns;
+}
+
 void sql_link_ask(struct sql_link *l, struct sql_request *r)
 {
+    int64_t at = moment_of(r, now_ns());
+    l->soonest_ns = at < l->soonest_ns ? at : l->soonest_ns;
     snib__list_append(&l->requests, &r->place);
     if (l->state == SQL_APART && now_ns() >= l->again_ns) {
         begin(l);
@@ -333,11 +342,17 @@ static void keep_time(struct sql_link *l)
 {
     struct snib__list *next;
     int64_t now = now_ns();
-    for (struct snib__list *p = l->requests.after; p != &l->requests; p = next) {
-        struct sql_request *r = SNIB__OF(p, struct sql_request, place);
-        next = p->after;
-        if (now >= r->due_ns) {
-            abandon(l, r, SNIB_EUNREACH, ETIMEDOUT, "no answer in time");
+    if (now >= l->soonest_ns) {
+        l->soonest_ns = SNIB__NEVER;
+        for (struct snib__list *p = l->requests.after; p != &l->requests; p = next) {
+            struct sql_request *r = SNIB__OF(p, struct sql_request, place);
+            int64_t at = moment_of(r, now);
+            next = p->after;
+            if (now >= r->due_ns) {
+                abandon(l, r, SNIB_EUNREACH, ETIMEDOUT, "no answer in time");
+            } else if (at < l->soonest_ns) {
+                l->soonest_ns = at;
+            }
         }
     }
     if (l->state == SQL_JOINED && l->draining && now >= patience_ns(l)) {
@@ -367,11 +382,7 @@ size_t sql_link_poll(const struct sql_link *l, struct pollfd out[SQL_POLLS], int
 {
     size_t n = 0;
     int64_t now = now_ns();
-    for (const struct snib__list *q = l->requests.after; q != &l->requests; q = q->after) {
-        const struct sql_request *r = SNIB__OF(q, struct sql_request, place);
-        int64_t at = r->not_before_ns > now ? r->not_before_ns : r->due_ns;
-        *until_ns = at < *until_ns ? at : *until_ns;
-    }
+    *until_ns = l->soonest_ns < *until_ns ? l->soonest_ns : *until_ns;
     if (l->state == SQL_RESOLVING) {
         out[n++] = (struct pollfd){.fd = snib__lookup_fd(l->lookup), .events = POLLIN};
     } else if (l->state == SQL_JOINING) {

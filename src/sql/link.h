@@ -55,7 +55,8 @@ struct sql_link {
     bool draining;              /* an answer is on its way that nobody wants */
     struct snib__instant flew;  /* when that was sent which is under way */
     int64_t heard_ns;
-    int64_t again_ns; /* not to be connected before */
+    int64_t again_ns;   /* not to be connected before */
+    int64_t soonest_ns; /* nothing of the requests is due before */
     bool joined_before;
     short ready[SQL_POLLS];
     bool listening;

@@ -66,8 +66,9 @@ static void make_prefixed_place(char *url, size_t size, const char *server)
 
 static void start_postgres(char *url, size_t size)
 {
+    static const char *const in_memory[] = {"-cfsync=off", NULL}; /* no crash is tested here */
     static struct server postgres;
-    server_postgres(&postgres, NULL);
+    server_postgres(&postgres, in_memory);
     snprintf(url, size, "postgres://snib@127.0.0.1:%d/snib?quarantine=no", postgres.port);
 }
 
@@ -79,8 +80,9 @@ static void start_postgres_lease(char *url, size_t size)
 
 static void start_mysql(char *url, size_t size)
 {
+    static const char *const in_memory[] = {"--innodb-flush-log-at-trx-commit=0", NULL};
     static struct server mariadb;
-    server_mariadb(&mariadb, NULL);
+    server_mariadb(&mariadb, in_memory);
     snprintf(url, size, "mysql://snib@127.0.0.1:%d/snib?quarantine=no", mariadb.port);
 }
 
