@@ -335,12 +335,15 @@ int lock_release(struct lock *lock)
     int worst = SNIB_OK;
     for (size_t i = 0; lock->leases && i < lock->options->name_count; i++) {
         bool over = lock->leases[i] && snib_state(lock->leases[i]) == SNIB_LOST;
+        /* The engine says so at the release, but a file is not looked at then. */
+        bool gone =
+            lock->leases[i] && !lock->leased && snib_verify(lock->leases[i], NULL) == SNIB_ELOST;
         int rc = snib_release(&lock->leases[i], &lock->error);
-        if (rc == SNIB_ELOST && !over) {
-            worst = rc;
+        if ((rc == SNIB_ELOST || gone) && !over) {
+            worst = SNIB_ELOST;
         } else if (rc == SNIB_EUNKNOWN) {
             worst = worst == SNIB_OK ? rc : worst;
-            tell("%s", lock->error.message);
+            say("%s", lock->error.message);
         }
     }
     return worst;

@@ -259,7 +259,22 @@ TEST(a_release_that_is_not_answered_changes_no_status)
     atomic_store(&engine->mute_releases, 1);
     const struct capture *said = capture("run", "x", "--", "sh", "-c", "exit 5");
     CHECK_INT(said->status, ==, 5);
-    CHECK_STR(said->err, "");
+    check_one_line(said->err, "'x'"); /* the next one may have to wait for the lease to end */
+}
+
+/* What was removed excludes nobody any more; nobody is told before the end. */
+TEST(a_lock_file_that_was_removed_meanwhile_is_80)
+{
+    struct actor run;
+    char path[256];
+    stage_file();
+    stage_snib(&run, "run", "gone", "--", "sh", "-c", "echo in; read a");
+    CHECK_STR(stage_line(run.out, PATIENCE_MS), "in");
+    snprintf(path, sizeof path, "%s/locks/gone.lock", check_tmpdir());
+    CHECK_INT(unlink(path), ==, 0);
+    CHECK(write(run.in, "\n", 1) == 1);
+    check_one_line(stage_rest(run.err, PATIENCE_MS), "no longer ours");
+    CHECK_INT(stage_end(&run, PATIENCE_MS), ==, 80);
 }
 
 TEST(a_job_starts_on_a_confirmed_lease)
