@@ -103,7 +103,8 @@ TEST(a_wait_ends_at_its_deadline_and_not_before)
 
     snib *client = client_here();
     /* A server, and the way to it, may need more than a millisecond to say busy. */
-    for (int64_t wait_ms = with_leases() ? 134 : 1; wait_ms <= 400; wait_ms += 133) {
+    for (int64_t wait_ms = with_leases() ? check_ms(134) : 1; wait_ms <= check_ms(400);
+         wait_ms += check_ms(133)) {
         int64_t took_ms = wait_in_vain(client, "report", wait_ms, &error);
         CHECK_INT(took_ms, >=, wait_ms);
         CHECK_INT(took_ms, <, wait_ms + check_ms(3000));
