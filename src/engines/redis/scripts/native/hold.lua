@@ -1,25 +1,31 @@
 -- SPDX-License-Identifier: Apache-2.0
--- One more holder: `owner`, in `mode`, for `lease` ms, with `ttl`, `span` and `info`. Gives `token`.
+-- One more holder: `who`, in `mode`, for `time` ms, with `ttl`, `span`, `retention` and `info`. Gives
+-- `token` and `span`.
 --
 -- Shared holders carry the last token that was given. An exclusive one may have several, `span` from
 -- `token` on; tokens may run ahead of the clock by a second.
 
-local token = last
-if mode ~= 's' or last == 0 then
-    token = last + 1 > us and last + 1 or us
-    span = mode == 'x' and math.max(1, math.min(span + 0, us + 1000000 - token)) or 1
+local token, ends = last, now + time
+if mode ~= 115 or last == 0 then
+    token = last < us and us or last + 1
+    span = mode == 120 and math.max(1, math.min(span, us + 1000000 - token)) or 1
     last = token + span - 1
+else
+    span = 1
 end
-local expiry = now + lease
-if n == 0 or expiry < due then
-    due = expiry
+keep, slack = math.max(keep, last / 1000 + retention, ends), retention / 2
+if field then
+    call('HSET', key, field, entry)
 end
-if expiry > till then
-    till = expiry
+if n == 0 or ends < due then
+    due = ends
 end
-n, x, o, changed = n + 1, mode == 'x', owner, true
-if holder then
-    call('HSET', key, holder, entry, about, note)
+n, changed = n + 1, true
+if mode == 120 then
+    freed = string.sub(owner, 1, 5) .. string.sub(freed, 1, 10)
+    x, owner, tokens, expiry, lease = true, who, span, ends, ttl
+    field, entry = 'i', info
+else
+    o = who
+    field, entry = 'h:' .. who, struct.pack('<I8I8I4I8', token, ends, ttl, now) .. info
 end
-holder, entry = 'h:' .. owner, format('%d %s %d %d', token, mode, expiry, ttl)
-about, note = 'i:' .. owner, format('%d %s', now, info)
