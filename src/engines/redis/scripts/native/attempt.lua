@@ -16,40 +16,35 @@ if limit > 0 and now > limit then
     return struct.pack('<BI8', 76, now)
 end
 
+--@include version.lua
 -- Free, and wanted by one alone: most attempts find that.
-if mode == 120 and (not v or #v == 62) then
-    local kind, before, last, kept, freed = '\2\0', '\0\0\0\0\0', 0, 0, '\0\0\0\0\0\0\0\0\0\0'
-    if v then
-        kind, before, last, kept, freed = struct.unpack('<c2c17I8I4c10', v)
+if flags == 0 and mode == 120 then
+    local token = last < us and us or last + 1
+    if span ~= 1 then
+        span = math.max(1, math.min(span, us + 1000000 - token))
     end
-    if kind == '\2\0' then
-        local token = last < us and us or last + 1
-        if span ~= 1 then
-            span = math.max(1, math.min(span, us + 1000000 - token))
-        end
-        last = token + span - 1
-        local keep, ends = last / 1000 + retention, now + ttl
-        if ends > keep then
-            keep = ends
-        end
-        local moves = keep > kept * 1000
-        if moves then
-            kept = math.ceil((keep + retention / 2) / 1000)
-        end
-        call('HSET', key, 's', struct.pack('<BBc17I8I4c5c10I4I8I4', 2, 1, id, last, kept, before,
-            freed, span, ends, ttl), 'i', string.sub(request, 52 + size))
-        if moves then
-            call('PEXPIREAT', key, string.format('%d', kept * 1000))
-        end
-        return struct.pack('<BI8I4I4I8', 72, token, ttl, span, now)
+    last = token + span - 1
+    local keep, ends = last / 1000 + retention, now + ttl
+    if ends > keep then
+        keep = ends
     end
+    local moves = keep > kept * 1000
+    if moves then
+        kept = math.ceil((keep + retention / 2) / 1000)
+    end
+    call('HSET', key, 's', struct.pack('<BBc17I8I4c5c10I4I8I4', 2, 1, id, last, kept, owner, freed,
+        span, ends, ttl), 'i', string.sub(request, 52 + size))
+    if moves then
+        call('PEXPIREAT', key, string.format('%d', kept * 1000))
+    end
+    return struct.pack('<BI8I4I4I8', 72, token, ttl, span, now)
 end
 
 --@include state.lua
 local firm = false -- without memory nothing new is granted
-local wanted, stay = struct.unpack('<I4I4', request, 40)
+local wanted, stay = unpack('<I4I4', request, 40)
 if dead ~= '' and string.find(dead, id, 1, true) then
-    return struct.pack('<BI8', 68, now) -- a release for this id has overtaken us
+    return pack('<BI8', 68, now) -- a release for this id has overtaken us
 end
 
 -- Ours already: say for how long, and add nothing. One who speaks and does not hear must not keep
@@ -58,36 +53,36 @@ local mine = n > 0 and not x and call('HGET', key, 'h:' .. id)
 if x and owner == id then
     local left = math.min(expiry, now + lease) - now
     if left > 0 then
-        return struct.pack('<BI8I4I4I8', 72, last - tokens + 1, left, tokens, now)
+        return pack('<BI8I4I4I8', 72, last - tokens + 1, left, tokens, now)
     end
 elseif mine then
-    local token, ends, time = struct.unpack('<I8I8I4', mine)
+    local token, ends, time = unpack('<I8I8I4', mine)
     local left = math.min(ends, now + time) - now
     if left > 0 then
-        return struct.pack('<BI8I4I4I8', 72, token, left, 1, now)
+        return pack('<BI8I4I4I8', 72, token, left, 1, now)
     end
 end
 
 local ticket = w > 0 and call('HGET', key, 't:' .. id)
-local place = ticket and struct.unpack('<I8', ticket)
+local place = ticket and unpack('<I8', ticket)
 if place and size > 0 then -- a fresh lease, also when the memory is full
-    call('PEXPIREAT', key, string.format('%d', kept * 1000))
+    call('PEXPIREAT', key, format('%d', kept * 1000))
     --@include ticket.lua
-    call('HSET', key, string.format('q:%d', place), record)
+    call('HSET', key, format('q:%d', place), record)
 end
 if n > 0 or w > 0 then
     --@include pump.lua
 end
 if not granted and w == 0 and (n == 0 or (permits == wanted and not x and
         (mode == 115 or (mode == 99 and n < permits)))) then
-    local who, time, info = id, ttl, string.sub(request, 52 + size)
+    local who, time, info = id, ttl, sub(request, 52 + size)
     permits = wanted
     --@include hold.lua
     granted, spanned = token, span
 end
 if granted then
     --@include store.lua
-    return struct.pack('<BI8I4I4I8', 72, granted, ttl, spanned, now)
+    return pack('<BI8I4I4I8', 72, granted, ttl, spanned, now)
 end
 
 local answer, position = 66, 0
@@ -110,8 +105,11 @@ elseif size > 0 then
         tail, w = tail + 1, w + 1
         place = tail
         --@include ticket.lua
-        call('HSET', key, string.format('q:%d', place), record, 't:' .. id,
-            struct.pack('<I8I8', place, now))
+        if field then
+            call('HSET', key, field, entry)
+        end
+        field, entry = format('q:%d', place), record
+        field2, entry2 = 't:' .. id, pack('<I8I8', place, now)
     end
     position = place and math.min(place - head + 1, w) or 0
 end
@@ -119,7 +117,7 @@ if changed then
     --@include store.lua
 end
 if answer == 75 then
-    return struct.pack('<BI4I8', answer, permits, now)
+    return pack('<BI4I8', answer, permits, now)
 end
 
 -- Who is in the way, as far as one look tells.
@@ -131,8 +129,8 @@ elseif n > 0 then
     local record = call('HGET', key, 'h:' .. o)
     if record then
         local ends, time
-        token, ends, time = struct.unpack('<I8I8I4', record)
-        left, info = math.max(0, math.min(ends, now + time) - now), string.sub(record, 29)
+        token, ends, time = unpack('<I8I8I4', record)
+        left, info = math.max(0, math.min(ends, now + time) - now), sub(record, 29)
     end
 end
-return struct.pack('<BBI4I8I4I8', answer, more, position, token, left, now) .. info
+return pack('<BBI4I8I4I8', answer, more, position, token, left, now) .. info

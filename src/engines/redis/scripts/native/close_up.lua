@@ -5,24 +5,24 @@
 
 local all, places, records, came = call('HGETALL', key), {}, {}, {}
 for i = 1, #all, 2 do
-    local sort, name = string.sub(all[i], 1, 2), string.sub(all[i], 3)
+    local sort, name = sub(all[i], 1, 2), sub(all[i], 3)
     if sort == 'q:' then
         places[#places + 1] = name + 0
         records[name + 0] = all[i + 1]
     elseif sort == 't:' then
-        came[name] = struct.unpack('<I8', all[i + 1], 9)
+        came[name] = unpack('<I8', all[i + 1], 9)
     end
 end
 table.sort(places)
 w = 0
 for i = 1, #places do
     local old = records[places[i]]
-    local over, who, time = struct.unpack('<I8c17xxxxxxxxxxxxxxxxxxxxxxxxxxI4', old)
-    call('HDEL', key, string.format('q:%d', places[i]))
+    local over, who, time = unpack('<I8c17xxxxxxxxxxxxxxxxxxxxxxxxxxI4', old)
+    call('HDEL', key, format('q:%d', places[i]))
     if math.min(over, now + time) > now then
         w = w + 1
-        call('HSET', key, string.format('q:%d', w), old, 't:' .. who,
-            struct.pack('<I8I8', w, came[who] or now))
+        call('HSET', key, format('q:%d', w), old, 't:' .. who,
+            pack('<I8I8', w, came[who] or now))
     else
         call('HDEL', key, 't:' .. who)
     end

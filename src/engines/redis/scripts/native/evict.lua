@@ -13,8 +13,9 @@
 local call, key, id = redis.call, KEYS[1], ''
 --@include clock.lua
 local v = call('HGET', key, 's')
+--@include version.lua
 --@include state.lua
-local wanted, forced = struct.unpack('<I8B', ARGV[1])
+local wanted, forced = unpack('<I8B', ARGV[1])
 local answer, left, news, firm = 78, 0, false, true
 
 if x then
@@ -25,7 +26,7 @@ if x then
         answer, left, news = 65, rest, not marked
         --@include firm.lua
         flags = marked and flags or flags + 4
-        call('HSET', key, 's', string.sub(v, 1, 1) .. string.char(flags) .. string.sub(v, 3), 'b',
+        call('HSET', key, 's', sub(v, 1, 1) .. string.char(flags) .. sub(v, 3), 'b',
             ARGV[2])
     else
         answer, changed, news = 71, true, true
@@ -39,11 +40,11 @@ elseif n > 0 then
     local all = call('HGETALL', key)
     for i = 1, #all, 2 do
         local token, ends, time
-        if string.sub(all[i], 1, 2) == 'h:' then
-            token, ends, time = struct.unpack('<I8I8I4', all[i + 1])
+        if sub(all[i], 1, 2) == 'h:' then
+            token, ends, time = unpack('<I8I8I4', all[i + 1])
         end
         if token == wanted then
-            local holder = string.sub(all[i], 3)
+            local holder = sub(all[i], 3)
             local rest = math.min(ends, now + time) - now
             if forced == 0 and rest > 0 then
                 --@include firm.lua
@@ -70,6 +71,6 @@ if news then
     call('PUBLISH', ARGV[3], ARGV[2] .. ' ' .. key)
 end
 if answer == 65 then
-    return struct.pack('<BI8I4', answer, now, left)
+    return pack('<BI8I4', answer, now, left)
 end
-return struct.pack('<BBI8', answer, more, now)
+return pack('<BBI8', answer, more, now)

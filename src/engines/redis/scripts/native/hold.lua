@@ -8,12 +8,22 @@
 local token, ends = last, now + time
 if mode ~= 115 or last == 0 then
     token = last < us and us or last + 1
-    span = mode == 120 and math.max(1, math.min(span, us + 1000000 - token)) or 1
+    if mode ~= 120 then
+        span = 1
+    elseif span ~= 1 then
+        span = math.max(1, math.min(span, us + 1000000 - token))
+    end
     last = token + span - 1
 else
     span = 1
 end
-keep, slack = math.max(keep, last / 1000 + retention, ends), retention / 2
+local need = last / 1000 + retention
+if ends > need then
+    need = ends
+end
+if need > keep then
+    keep, slack = need, retention / 2
+end
 if field then
     call('HSET', key, field, entry)
 end
@@ -22,10 +32,10 @@ if n == 0 or ends < due then
 end
 n, changed = n + 1, true
 if mode == 120 then
-    freed = string.sub(owner, 1, 5) .. string.sub(freed, 1, 10)
+    released = owner
     x, owner, tokens, expiry, lease = true, who, span, ends, ttl
     field, entry = 'i', info
 else
     o = who
-    field, entry = 'h:' .. who, struct.pack('<I8I8I4I8', token, ends, ttl, now) .. info
+    field, entry = 'h:' .. who, pack('<I8I8I4I8', token, ends, ttl, now) .. info
 end

@@ -23,25 +23,25 @@ if n > 0 and (now >= due or now < at - 1000) then
         end
     end
     for i = 1, #all, 2 do
-        local sort, record = string.sub(all[i], 1, 2), all[i + 1]
+        local sort, record = sub(all[i], 1, 2), all[i + 1]
         if sort == 'h:' then
-            local token, ends, ttl, since = struct.unpack('<I8I8I4I8', record)
-            local holder = string.sub(all[i], 3)
+            local token, ends, ttl, since = unpack('<I8I8I4I8', record)
+            local holder = sub(all[i], 3)
             if ends <= now then
                 call('HDEL', key, all[i], 'b:' .. holder)
             else
                 if ends > now + ttl then
                     ends = now + ttl
-                    call('HSET', key, all[i], struct.pack('<I8I8I4I8', token, ends, ttl, since) ..
-                        string.sub(record, 29))
+                    call('HSET', key, all[i], pack('<I8I8I4I8', token, ends, ttl, since) ..
+                        sub(record, 29))
                 end
                 due = n == 0 and ends or math.min(due, ends)
                 n, o = n + 1, holder
             end
         elseif sort == 'q:' then
-            local over, stay = struct.unpack('<I8', record), struct.unpack('<I4', record, 52)
+            local over, stay = unpack('<I8', record), unpack('<I4', record, 52)
             if over > now + stay then
-                call('HSET', key, all[i], struct.pack('<I8', now + stay) .. string.sub(record, 9))
+                call('HSET', key, all[i], pack('<I8', now + stay) .. sub(record, 9))
             end
         end
     end
@@ -56,12 +56,12 @@ while w > 0 and head <= tail and not x and (permits == 0 or n < permits) do
         break
     end
     work = work - 1
-    local place = string.format('q:%d', head)
+    local place = format('q:%d', head)
     local t = call('HGET', key, place)
     if t then
         local over, who, mode, ttl, retention, span, size, time =
-            struct.unpack('<I8c17BI4I4xxxxxxxxI4BxxxxxxxxI4', t)
-        local inbox, info = string.sub(t, 60, 59 + size), string.sub(t, 60 + size)
+            unpack('<I8c17BI4I4xxxxxxxxI4BxxxxxxxxI4', t)
+        local inbox, info = sub(t, 60, 59 + size), sub(t, 60 + size)
         local alive = over > now and call('PUBSUB', 'NUMSUB', inbox)[2] > 0
         if alive and mode == 120 and n > 0 then
             break
@@ -76,10 +76,12 @@ while w > 0 and head <= tail and not x and (permits == 0 or n < permits) do
             if who == id then
                 granted, spanned = token, span
             else
-                messages = messages or {}
-                messages[#messages + 1] = inbox
-                messages[#messages + 1] =
-                    struct.pack('<Bc17I8I4I4I8', 2, who, token, span, time, now) .. key
+                if to then -- all but the last; most often there is one
+                    messages = messages or {}
+                    messages[#messages + 1] = to
+                    messages[#messages + 1] = message
+                end
+                to, message = inbox, pack('<Bc17I8I4I4I8', 2, who, token, span, time, now) .. key
             end
         end
     end

@@ -22,9 +22,10 @@ end
 
 local call = redis.call
 --@include clock.lua
+--@include version.lua
 --@include state.lua
 local answer, firm = 78, true
-local ticket = w > 0 and call('HGET', key, 't:' .. id)
+local ticket
 if x and owner == id then
     answer, changed = 71, true
     x, n, due, tokens, expiry, lease = false, 0, 0, 0, 0, 0
@@ -35,31 +36,34 @@ if x and owner == id then
 elseif n > 0 and not x and call('HDEL', key, 'h:' .. id, 'b:' .. id) > 0 then
     answer, changed, wrote = 71, true, true
     n = n - 1
-    freed, owner = string.sub(owner, 1, 5) .. string.sub(freed, 1, 10), id
+    freed, owner = sub(owner, 1, 5) .. sub(freed, 1, 10), id
     if n == 0 then
         due = 0
     end
     if o == id then
         o = none
     end
-elseif ticket then
+elseif w > 0 then
+    ticket = call('HGET', key, 't:' .. id)
+end
+if ticket then
     answer = 87
-    call('HDEL', key, string.format('q:%d', struct.unpack('<I8', ticket)), 't:' .. id)
+    call('HDEL', key, format('q:%d', unpack('<I8', ticket)), 't:' .. id)
     w, changed, wrote = w - 1, true, true
-elseif (not x and owner == id) or string.find(freed, string.sub(id, 1, 5), 1, true) then
+elseif answer == 78 and ((not x and owner == id) or string.find(freed, sub(id, 1, 5), 1, true)) then
     answer = 70
 end
 
 if ARGV[2] then
-    local loose = struct.unpack('<i8', ARGV[2])
+    local loose = unpack('<i8', ARGV[2])
     if loose < 0 then
         loose = now + 60000
     end
     if loose > now then
-        local all, count = struct.pack('<c17I8', id, loose), 1
+        local all, count = pack('<c17I8', id, loose), 1
         for i = 1, #dead, 25 do
-            if count < 256 and string.sub(dead, i, i + 16) ~= id then
-                all, count = all .. string.sub(dead, i, i + 24), count + 1
+            if count < 256 and sub(dead, i, i + 16) ~= id then
+                all, count = all .. sub(dead, i, i + 24), count + 1
             end
         end
         dead, changed, keep = all, true, math.max(keep, loose)
@@ -70,4 +74,4 @@ if changed or (n == 0 and w > 0) then
     --@include pump.lua
     --@include store.lua
 end
-return struct.pack('<BBI8', answer, more, now)
+return pack('<BBI8', answer, more, now)

@@ -15,14 +15,13 @@ if not v then
     return struct.pack('<BI8', 78, now)
 end
 
-local flags, owner, last, kept, span, expiry, lease =
-    struct.unpack('<xBc17I8I4xxxxxxxxxxxxxxxI4I8I4', v)
-local ends = now + ttl
-local keep = math.max(last / 1000 + retention, ends)
+local ends, keep = now + ttl, last / 1000 + retention
+if ends > keep then
+    keep = ends
+end
 local moves = keep > kept * 1000
 if moves then
     kept = math.ceil((keep + retention / 2) / 1000)
-    v = string.sub(v, 1, 27) .. struct.pack('<I4', kept) .. string.sub(v, 32)
 end
 
 if flags % 2 == 1 then -- the only holder is in the state itself
@@ -31,16 +30,18 @@ if flags % 2 == 1 then -- the only holder is in the state itself
     elseif flags % 8 >= 4 then
         return struct.pack('<BI8', 88, now) .. (call('HGET', key, 'b') or '')
     end
-    if moves then
-        call('PEXPIREAT', key, string.format('%d', kept * 1000))
+    local state = struct.pack('<BBc17I8I4c15I4I8I4', 2, flags, id, last, kept, freed, tokens, ends,
+        ttl)
+    if flags >= 8 then
+        state = state .. string.sub(v, 63)
     end
-    v = string.sub(v, 1, 50) .. struct.pack('<I8I4', ends, ttl) .. string.sub(v, 63)
-    if redis.pcall('HSET', key, 's', v) ~= 0 then
+    if moves or redis.pcall('HSET', key, 's', state) ~= 0 then
         call('PEXPIREAT', key, string.format('%d', kept * 1000))
-        call('HSET', key, 's', v)
+        call('HSET', key, 's', state)
     end
-    local left = math.max(0, math.min(expiry, now + lease) - now)
-    return struct.pack('<BI8I4I4I8', 72, last - span + 1, left, span, now)
+    local left = expiry < now + lease and expiry - now or lease
+    return struct.pack('<BI8I4I4I8', 72, last - tokens + 1, left > 0 and left or 0, tokens,
+        now)
 end
 
 local f = call('HMGET', key, 'h:' .. id, 'b:' .. id)
@@ -51,8 +52,8 @@ elseif f[2] then
 end
 -- `at` may not go back here: whoever sweeps must see that the clock did.
 local at, due = struct.unpack('<I8I8', v, 71)
-v = string.sub(v, 1, 70) .. struct.pack('<I8I8', math.max(now, at), math.min(due, ends)) ..
-    string.sub(v, 87)
+v = string.sub(v, 1, 27) .. struct.pack('<I4', kept) .. string.sub(v, 32, 70) ..
+    struct.pack('<I8I8', math.max(now, at), math.min(due, ends)) .. string.sub(v, 87)
 local token, before, time, since = struct.unpack('<I8I8I4I8', f[1])
 call('PEXPIREAT', key, string.format('%d', kept * 1000))
 call('HSET', key, 's', v, 'h:' .. id,

@@ -12,14 +12,22 @@ end
 flags = (x and 1 or 0) + (dead ~= '' and 2 or 0) + (marked and 4 or 0)
 local state
 if w > 0 or (n > 0 and not x) then
-    state = struct.pack('<BBc17I8I4c15I4I8I4I4I4I8I8I8I8I4c17', 2, flags + 8, owner, last, kept, freed,
+    if released then
+        freed = sub(released, 1, 5) .. sub(freed, 1, 10)
+    end
+    state = pack('<BBc17I8I4c15I4I8I4I4I4I8I8I8I8I4c17', 2, flags + 8, owner, last, kept, freed,
         tokens, expiry, lease, permits, n, now, due, head, tail, w, o)
+elseif released then
+    state = pack('<BBc17I8I4c5c10I4I8I4', 2, flags, owner, last, kept, released, freed, tokens, expiry,
+        lease)
 else
-    state = struct.pack('<BBc17I8I4c15I4I8I4', 2, flags, owner, last, kept, freed, tokens, expiry,
+    state = pack('<BBc17I8I4c15I4I8I4', 2, flags, owner, last, kept, freed, tokens, expiry,
         lease)
 end
 --@include firm.lua
-if field then
+if field2 then
+    call('HSET', key, 's', state, field, entry, field2, entry2)
+elseif field then
     call('HSET', key, 's', state, field, entry)
 else
     call('HSET', key, 's', state)
@@ -30,10 +38,13 @@ elseif dead ~= doomed then
     call('HSET', key, 'dead', dead)
 end
 if moves then
-    call('PEXPIREAT', key, string.format('%d', kept * 1000))
+    call('PEXPIREAT', key, format('%d', kept * 1000))
 end
 if messages then
     for i = 1, #messages, 2 do
         call('PUBLISH', messages[i], messages[i + 1])
     end
+end
+if to then
+    call('PUBLISH', to, message)
 end

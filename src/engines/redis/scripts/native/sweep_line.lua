@@ -6,13 +6,13 @@ if w >= 64 then
     local span = tail - head + 1
     local from = us % span
     for i = 1, math.min(8, span) do
-        local spot = string.format('q:%d', head + (from + i) % span)
+        local spot = format('q:%d', head + (from + i) % span)
         local t = call('HGET', key, spot)
         if t then
             local over, who, length, time =
-                struct.unpack('<I8c17xxxxxxxxxxxxxxxxxxxxxBxxxxI4', t)
+                unpack('<I8c17xxxxxxxxxxxxxxxxxxxxxBxxxxI4', t)
             if who ~= id and (math.min(over, now + time) <= now or (w >= 1024 and
-                    call('PUBSUB', 'NUMSUB', string.sub(t, 60, 59 + length))[2] == 0)) then
+                    call('PUBSUB', 'NUMSUB', sub(t, 60, 59 + length))[2] == 0)) then
                 call('HDEL', key, spot, 't:' .. who)
                 w, changed = w - 1, true
             end
