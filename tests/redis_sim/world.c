@@ -263,7 +263,11 @@ static bool sleep_blocked(struct machine *m, snib *client, struct pollfd fds[], 
         if (client->closer) {
             snib__close_check(client);
         }
-        roused = client->sleeper.nudged || (client->closer && client->closer->ready);
+        roused = client->sleeper.nudged || (client->closer && client->closer->ready) ||
+                 m->look_ns <= world.now_ns;
+    }
+    if (m->look_ns <= world.now_ns) {
+        m->look_ns = SNIB__NEVER;
     }
     client->sleeper.asleep = client->sleeper.nudged = false;
     return roused;

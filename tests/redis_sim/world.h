@@ -186,6 +186,7 @@ struct world {
     uint64_t top_token[NAMES];
     const void *top_holder[NAMES];
     int64_t idle_ns[NAMES]; /* since when it is free and wanted; 0: it is not */
+    int seizing[NAMES]; /* somebody takes it away, or may still */
     int64_t calm_ns;
     int64_t worst_idle_ns;
     bool lax; /* something happened after which nothing is promised to those who wait */
