@@ -255,6 +255,10 @@ ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
     if (!w) {
         return __real_recv(fd, bytes, size, flags);
     }
+    if (world.machines[w->machine].dead) {
+        errno = EAGAIN;
+        return -1;
+    }
     SIM_CHECK(!w->closed, "recv from a closed connection");
     size_t n = w->arrived.size - w->taken;
     n = n < size ? n : size;

@@ -41,7 +41,7 @@ static bool may_fail_with(const struct ask *ask, int code)
     case SNIB_EKIND:
         return world.config.mismatch > 0;
     case SNIB_EUNKNOWN:
-        return over && !world.config.clean;
+        return over;
     case SNIB_EUNREACH:
     case SNIB_EUNSAFE:
     case SNIB_ELOST:

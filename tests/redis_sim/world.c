@@ -524,6 +524,27 @@ static void hurry(void)
     }
 }
 
+/* For the reader of a failure. */
+static const char *whats_left(void)
+{
+    static char text[400];
+    size_t n = 0;
+    for (int i = 0; i < world.config.machines; i++) {
+        const struct machine *m = &world.machines[i];
+        for (int k = 0; k < ASKS && n < 300; k++) {
+            if (m->asks[k].used) {
+                n += (size_t)snprintf(text + n, sizeof text - n, "machine %d ticket %llu, ", i,
+                                      (unsigned long long)m->asks[k].ticket);
+            }
+        }
+        if (m->client && n < 300) {
+            n += (size_t)snprintf(text + n, sizeof text - n, "machine %d: %u holds, %d undone; ", i,
+                                  m->client->holds, m->client->session.undoing);
+        }
+    }
+    return text;
+}
+
 void world_calm(void)
 {
     const struct config *c = &world.config;
@@ -546,7 +567,7 @@ void world_calm(void)
     }
     int64_t bound = world.now_ns + (20 * c->ttl_ms + 4 * c->max_lease_ms + 60000) * MS;
     while (!users_idle()) {
-        SIM_CHECK(world_step(bound), "not all waits have ended");
+        SIM_CHECK(world_step(bound), "not all waits have ended: %s", whats_left());
     }
 }
 
