@@ -257,7 +257,7 @@ static void set(struct call *c)
                 answer_error(c->out, NOT_A_NUMBER);
                 return;
             }
-            if (number <= 0 || number > INT64_MAX / 2000) {
+            if (number <= 0 || (!pxat && number > INT64_MAX / 2000)) {
                 answer_error(c->out, "ERR invalid expire time in 'set' command");
                 return;
             }

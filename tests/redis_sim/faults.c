@@ -92,23 +92,23 @@ void fault(void)
     } else if ((at -= c->hole) < 0) {
         hole(m);
     } else if ((at -= c->server_pause) < 0) {
-        server_pause(world.master, ms);
+        site_pause(world.master, ms);
     } else if ((at -= c->busy) < 0) {
-        server_refuse(world.master, false, ms);
+        site_refuse(world.master, false, ms);
     } else if ((at -= c->loading) < 0) {
-        server_refuse(world.master, true, ms);
+        site_refuse(world.master, true, ms);
     } else if ((at -= c->memory) < 0) {
         master()->model.full = !master()->model.full;
         note(-1, "memory is full: %d", master()->model.full);
     } else if ((at -= c->restart) < 0) {
-        server_restart(world.master, chance(c->lose_data), ms / 4);
+        site_restart(world.master, chance(c->lose_data), ms / 4);
     } else if ((at -= c->failover) < 0) {
         servers_fail_over(chance(c->lag));
     } else if ((at -= c->step_back) < 0) {
         int64_t most_ms = c->retention_ms / 4 < 20000 ? c->retention_ms / 4 : 20000;
-        server_step(world.master, -1 - span_ns(most_ms) / MS);
+        site_step(world.master, -1 - span_ns(most_ms) / MS);
     } else if ((at -= c->step_forward) < 0) {
-        server_step(world.master, 1 + span_ns(20000) / MS);
+        site_step(world.master, 1 + span_ns(20000) / MS);
     } else if ((at -= c->forget_scripts) < 0) {
         master()->model.known_scripts = 0;
     } else if ((at -= c->break_lock) < 0) {

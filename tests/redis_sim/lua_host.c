@@ -21,6 +21,8 @@ enum { SCRIPTS = 64, CALL_ARGS = 64 };
 static lua_State *lua;
 static struct {
     char sha1[41];
+    char *text;
+    size_t size;
     int function;
 } scripts[SCRIPTS];
 static int script_count;
@@ -340,10 +342,8 @@ static void answer_death(const struct model *m, struct bytes *out, const char *s
 /* The number of a script; -1: it does not compile, and that was answered. */
 static int compile(struct call *c, struct arg text)
 {
-    char sha1[41];
-    host_sha1(text.at, text.size, sha1);
     for (int i = 0; i < script_count; i++) {
-        if (strcmp(scripts[i].sha1, sha1) == 0) {
+        if (scripts[i].size == text.size && memcmp(scripts[i].text, text.at, text.size) == 0) {
             return i;
         }
     }
@@ -354,7 +354,11 @@ static int compile(struct call *c, struct arg text)
         lua_pop(lua, 1);
         return -1;
     }
-    memcpy(scripts[script_count].sha1, sha1, sizeof sha1);
+    host_sha1(text.at, text.size, scripts[script_count].sha1);
+    scripts[script_count].text = malloc(text.size + 1);
+    assert(scripts[script_count].text);
+    memcpy(scripts[script_count].text, text.at, text.size);
+    scripts[script_count].size = text.size;
     scripts[script_count].function = luaL_ref(lua, LUA_REGISTRYINDEX);
     return script_count++;
 }
@@ -418,6 +422,15 @@ void host_eval(struct call *c, bool by_sha1)
     m->calls_most = m->calls > m->calls_most ? m->calls : m->calls_most;
 }
 
+void host_forget(void)
+{
+    while (script_count > 0) {
+        script_count--;
+        luaL_unref(lua, LUA_REGISTRYINDEX, scripts[script_count].function);
+        free(scripts[script_count].text);
+    }
+}
+
 void host_script(struct call *c)
 {
     if (!lua) {
@@ -429,7 +442,7 @@ void host_script(struct call *c)
             c->model->known_scripts |= UINT64_C(1) << number;
             answer_text(c->out, (struct arg){scripts[number].sha1, 40});
         }
-    } else if (arg_is(c->argv[1], "EXISTS")) {
+    } else if (arg_is(c->argv[1], "EXISTS") && c->argc > 2) {
         answer_array(c->out, (size_t)c->argc - 2);
         for (int i = 2; i < c->argc; i++) {
             answer_number(c->out, known(c, c->argv[i]) >= 0);

@@ -99,8 +99,19 @@ void answer_error(struct bytes *out, const char *format, ...)
 static void header(struct bytes *out, char sort, int64_t number)
 {
     char text[32];
-    int n = snprintf(text, sizeof text, "%c%lld\r\n", sort, (long long)number);
-    bytes_add(out, text, (size_t)n);
+    size_t at = sizeof text;
+    uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    text[--at] = '\n';
+    text[--at] = '\r';
+    do {
+        text[--at] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left);
+    if (number < 0) {
+        text[--at] = '-';
+    }
+    text[--at] = sort;
+    bytes_add(out, text + at, sizeof text - at);
 }
 
 void answer_text(struct bytes *out, struct arg a)

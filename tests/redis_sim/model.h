@@ -160,6 +160,7 @@ int model_listeners(const struct model *, struct arg channel);
 
 void host_eval(struct call *, bool by_sha1);
 void host_script(struct call *); /* SCRIPT LOAD, EXISTS, FLUSH */
+void host_forget(void);          /* all scripts: no server knows one */
 void host_sha1(const char *at, size_t size, char out[41]);
 
 struct lua_State;

@@ -162,7 +162,7 @@ void wires_flush(int server)
 
 static void connect_to_master(struct wire *w)
 {
-    struct server *s = &world.servers[world.master];
+    struct site *s = &world.servers[world.master];
     w->server = world.master;
     if (s->down) {
         w->error = ECONNREFUSED;
@@ -197,7 +197,7 @@ void wire_event(const struct event *e)
     case DATA_UP:
         if (w->peer) {
             bytes_add(&w->peer->in, e->bytes, e->size);
-            server_serve(w->server, w);
+            site_serve(w->server, w);
         }
         return;
     case END_UP:

@@ -109,7 +109,7 @@ static int64_t idle_bound_ns(void)
     if (c->clean) {
         return (16 * c->delay_ms + 4 * c->lag_ms + 40) * MS;
     }
-    return (5000 + 2500 + 1300 + 4 * c->timeout_ms + 20 * c->delay_ms) * MS;
+    return (5000 + 1300 + 2 * c->timeout_ms + 20 * c->delay_ms) * MS;
 }
 
 static bool held_there(int name)
@@ -128,7 +128,7 @@ static void check_idle(int name)
 {
     int64_t settled_ns = world.calm_ns + (2 * world.config.timeout_ms + 6000) * MS;
     bool counts = world.config.clean || (world.calm && world.now_ns >= settled_ns);
-    bool grants = !world.config.quarantine || !world.config.restart; /* else it may be waited out */
+    bool grants = !world.config.quarantine || !(world.config.restart + world.config.failover); /* else it may be waited out */
     if (!counts || !grants || !wanted[name] || belief_count[name] > 0 || held_there(name)) {
         world.idle_ns[name] = 0;
         return;

@@ -13,7 +13,7 @@
 #define EPOCH_US INT64_C(1700000000000000)
 #define DAY_US (24LL * 3600 * 1000000)
 
-struct server *master(void)
+struct site *master(void)
 {
     return &world.servers[world.master];
 }
@@ -21,7 +21,7 @@ struct server *master(void)
 void servers_tick(void)
 {
     for (int i = 0; i < SERVERS; i++) {
-        struct server *s = &world.servers[i];
+        struct site *s = &world.servers[i];
         s->model.now_us = EPOCH_US + world.now_ns / 1000 + s->offset_us;
     }
 }
@@ -30,7 +30,7 @@ void servers_begin(void)
 {
     const struct config *c = &world.config;
     for (int i = 0; i < SERVERS; i++) {
-        struct server *s = &world.servers[i];
+        struct site *s = &world.servers[i];
         struct model *m = &s->model;
         s->offset_us = (int64_t)roll(1000000);
         m->version = c->version;
@@ -55,7 +55,7 @@ void servers_end(void)
 
 /* ---- Keys ------------------------------------------------------------------------------- */
 
-static struct keyspace *keys_at(struct server *s)
+static struct keyspace *keys_at(struct site *s)
 {
     return &s->model.databases[world.config.database ? 3 : 0];
 }
@@ -127,9 +127,9 @@ const struct truth *truth_of(int name)
 
 /* ---- Serving ---------------------------------------------------------------------------- */
 
-void server_serve(int index, struct wire *w)
+void site_serve(int index, struct wire *w)
 {
-    struct server *s = &world.servers[index];
+    struct site *s = &world.servers[index];
     if (!s->down && !s->paused && w->peer) {
         model_serve(&s->model, w->peer);
         wires_flush(index);
@@ -138,12 +138,12 @@ void server_serve(int index, struct wire *w)
 
 static void serve_all(int index)
 {
-    struct server *s = &world.servers[index];
+    struct site *s = &world.servers[index];
     uint64_t first = roll(PEERS);
     for (uint64_t i = 0; i < PEERS; i++) {
         struct peer *p = s->model.peers[(first + i) % PEERS];
         if (p && p->in.size > 0) {
-            server_serve(index, p->owner);
+            site_serve(index, p->owner);
         }
     }
 }
@@ -184,9 +184,9 @@ static void drop_connections(int index)
     }
 }
 
-void server_restart(int index, bool lose_data, int64_t down_ms)
+void site_restart(int index, bool lose_data, int64_t down_ms)
 {
-    struct server *s = &world.servers[index];
+    struct site *s = &world.servers[index];
     const struct config *c = &world.config;
     if (s->down) {
         return;
@@ -205,9 +205,9 @@ void server_restart(int index, bool lose_data, int64_t down_ms)
     post(&back, world.now_ns + down_ms * MS);
 }
 
-void server_pause(int index, int64_t ms)
+void site_pause(int index, int64_t ms)
 {
-    struct server *s = &world.servers[index];
+    struct site *s = &world.servers[index];
     if (!s->paused) {
         note(-1, "server %d stops for %lld ms", index, (long long)ms);
         s->paused = true;
@@ -216,7 +216,7 @@ void server_pause(int index, int64_t ms)
     }
 }
 
-void server_refuse(int index, bool loading, int64_t ms)
+void site_refuse(int index, bool loading, int64_t ms)
 {
     struct model *m = &world.servers[index].model;
     if (!m->busy && !m->loading) {
@@ -227,7 +227,7 @@ void server_refuse(int index, bool loading, int64_t ms)
     }
 }
 
-void server_step(int index, int64_t by_ms)
+void site_step(int index, int64_t by_ms)
 {
     note(-1, "the clock of server %d is set by %lld ms", index, (long long)by_ms);
     world.servers[index].offset_us += by_ms * 1000;
@@ -240,7 +240,7 @@ void server_step(int index, int64_t by_ms)
 void servers_fail_over(bool lagging)
 {
     int from = world.master, to = 1 - world.master;
-    struct server *old = &world.servers[from], *fresh = &world.servers[to];
+    struct site *old = &world.servers[from], *fresh = &world.servers[to];
     if (old->down || fresh->down || old->paused) {
         return;
     }
@@ -263,9 +263,9 @@ void servers_fail_over(bool lagging)
     servers_tick();
 }
 
-void server_event(const struct event *e)
+void site_event(const struct event *e)
 {
-    struct server *s = &world.servers[e->which];
+    struct site *s = &world.servers[e->which];
     switch (e->kind) {
     case SERVER_BACK:
         note(-1, "server %d is up again", e->which);

@@ -89,7 +89,7 @@ static void on_done(snib_lease *lease, const snib_error *err, void *arg)
     SIM_CHECK(snib_token(lease) != 0, "a lease without a token");
     check_order(ask);
     ask->lease = lease;
-    if (!world.config.scripted) {
+    if (!world.config.scripted || world.calm) {
         later(ask, GIVE_BACK, even_ns(world.calm ? 20 : world.config.hold_ms));
         if (chance(50)) {
             later(ask, LOOK, span_ns(world.config.hold_ms));

@@ -185,7 +185,7 @@ static void happen(const struct event *e)
     if (e->kind <= CONNECTED) {
         wire_event(e);
     } else if (e->kind >= SERVER_BACK) {
-        server_event(e);
+        site_event(e);
     } else if (e->kind == FAULT) {
         fault();
     } else if (e->kind == RESUME) {

@@ -116,7 +116,7 @@ struct machine {
 
 /* ---- Servers ---------------------------------------------------------------------------- */
 
-struct server {
+struct site {
     struct model model;
     bool down, paused;
     int64_t offset_us;         /* of its clock */
@@ -178,7 +178,7 @@ struct world {
     uint64_t event_order, steps, hash, runs, scripts;
     struct machine machines[MACHINES];
     struct machine *current;
-    struct server servers[SERVERS];
+    struct site servers[SERVERS];
     int master;
     struct wire *wires[WIRES];
     int wire_count;
@@ -232,15 +232,15 @@ void wires_free(void);
 /* servers.c */
 void servers_begin(void);
 void servers_end(void);
-struct server *master(void);
+struct site *master(void);
 void servers_tick(void); /* their clocks, now */
-void server_serve(int index, struct wire *);
-void server_restart(int index, bool lose_data, int64_t down_ms);
-void server_pause(int index, int64_t ms);
-void server_refuse(int index, bool loading, int64_t ms);
-void server_step(int index, int64_t by_ms);
+void site_serve(int index, struct wire *);
+void site_restart(int index, bool lose_data, int64_t down_ms);
+void site_pause(int index, int64_t ms);
+void site_refuse(int index, bool loading, int64_t ms);
+void site_step(int index, int64_t by_ms);
 void servers_fail_over(bool lagging);
-void server_event(const struct event *);
+void site_event(const struct event *);
 const struct truth *truth_of(int name);
 struct key *key_of(int name);
 const char *key_name(int name);
