@@ -77,6 +77,7 @@ void draw_config(struct config *c, uint64_t seed)
         c->permits[i] = chance(20) ? 1 + (unsigned)roll(3) : 0;
     }
     c->delay_ms = delays_ms[roll(4)];
+    c->delay_ms = c->delay_ms > c->timeout_ms / 8 ? c->timeout_ms / 8 : c->delay_ms;
     c->lag_ms = chance(20) ? c->ttl_ms / 100 : 0;
     draw_users(c);
     if (chance(20)) {
