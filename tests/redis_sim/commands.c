@@ -261,7 +261,10 @@ static void set(struct call *c)
                 answer_error(c->out, "ERR invalid expire time in 'set' command");
                 return;
             }
-            at_ms = px ? now_ms + number : ex ? now_ms + number * 1000 : pxat ? number : number * 1000;
+            at_ms = px     ? now_ms + number
+                    : ex   ? now_ms + number * 1000
+                    : pxat ? number
+                           : number * 1000;
         } else {
             answer_error(c->out, "ERR syntax error");
             return;
@@ -355,7 +358,10 @@ static void pttl(struct call *c)
     int64_t now_ms = model_now_ms(c->model);
     const struct key *k = keys_find(model_keys(c), c->argv[1], now_ms);
     bool at = arg_is(c->argv[0], "PEXPIRETIME");
-    answer_number(c->out, !k ? -2 : !k->expires_ms ? -1 : at ? k->expires_ms : k->expires_ms - now_ms);
+    answer_number(c->out, !k               ? -2
+                          : !k->expires_ms ? -1
+                          : at             ? k->expires_ms
+                                           : k->expires_ms - now_ms);
 }
 
 static void type(struct call *c)

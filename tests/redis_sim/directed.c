@@ -339,6 +339,37 @@ DIRECTED(a_lost_message_costs_a_recheck_and_not_the_ttl)
     finish();
 }
 
+/* Its release was swallowed; when its turn comes nobody there wants it any more. */
+DIRECTED(a_grant_that_nobody_wants_is_given_back_at_once)
+{
+    struct config c = plain(3, 30000);
+    snib_options o = SNIB_OPTIONS;
+    c.names = 2;
+    world_begin(&c);
+    (void)ask_for(machine(0), 1, &o);
+    world_for(50);
+    (void)ask_for(machine(1), 1, &o); /* waits there, and so listens */
+    struct ask *first = get_x(0);
+    struct ask *second = ask_x(1);
+    world_for(100);
+    struct ask *third = ask_x(2);
+    world_for(100);
+    for (int i = 0; i < world.wire_count; i++) {
+        struct wire *w = world.wires[i];
+        if (w->machine == 1 && w->peer && w->peer->channel_count == 0) {
+            w->hole_up = w->hole_down = true;
+        }
+    }
+    enter(machine(1));
+    second->cancelled = snib_cancel(machine(1)->client, second->ticket) == SNIB_OK;
+    stir(machine(1));
+    world_for(1500);
+    give_back(first);
+    world_for(200);
+    SIM_CHECK(third->lease, "a grant that nobody wants is in the way");
+    finish();
+}
+
 DIRECTED(a_line_and_the_work_of_a_script_are_bounded)
 {
     struct config c = plain(2, 60000);
@@ -405,8 +436,8 @@ DIRECTED(a_broken_lock_is_free_only_when_its_holder_has_given_it_back)
 
 /* ---- Answers that are lost -------------------------------------------------------------- */
 
-/* Held up on its way, it comes when its release, on another connection, was done: within the time it
- * may take, and later. */
+/* Held up on its way, it comes when its release, on another connection, was done: within the time
+ * it may take, and later. */
 DIRECTED(an_attempt_that_comes_after_its_release_leaves_nothing)
 {
     static const int64_t late_ms[] = {600, 1500};
@@ -455,5 +486,36 @@ DIRECTED(a_release_whose_answer_was_lost_is_told_as_done)
     world.blocking = machine(0)->driven = false;
     first->used = false;
     CHECK_OK(rc, error.message);
+    finish();
+}
+
+/* ---- Listing ---------------------------------------------------------------------------- */
+
+static int count_seen(const snib_seen *seen, void *arg)
+{
+    (void)seen;
+    ++*(int *)arg;
+    return 0;
+}
+
+DIRECTED(a_foreign_key_under_the_prefix_does_not_end_a_list)
+{
+    struct config c = plain(1, 30000);
+    c.names = 2;
+    world_begin(&c);
+    struct peer stranger = {.allowed = true};
+    struct bytes out = {0};
+    struct arg foreign[] = {{"SET", 3}, {"snib:{name-1}", 13}, {"x", 1}};
+    model_run(&master()->model, &stranger, 3, foreign, &out);
+    bytes_free(&out);
+    (void)get_x(0);
+    snib_error error;
+    int seen = 0;
+    enter(machine(0));
+    world.blocking = machine(0)->driven = true;
+    int rc = snib_list(machine(0)->client, "", count_seen, &seen, &error);
+    world.blocking = machine(0)->driven = false;
+    CHECK_OK(rc, error.message);
+    CHECK_INT(seen, ==, 1);
     finish();
 }

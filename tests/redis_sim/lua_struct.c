@@ -89,7 +89,8 @@ static char next(lua_State *l, struct format *f)
 static size_t padding(const struct format *f, char letter, size_t at)
 {
     size_t size = f->size > f->align ? f->align : f->size;
-    return letter == 'c' || letter == 's' || size <= 1 ? 0 : (size - (at & (size - 1))) & (size - 1);
+    return letter == 'c' || letter == 's' || size <= 1 ? 0
+                                                       : (size - (at & (size - 1))) & (size - 1);
 }
 
 static void put_integer(luaL_Buffer *b, const struct format *f, uint64_t value)
@@ -188,9 +189,9 @@ static int struct_unpack(lua_State *l)
             f.size = (size_t)lua_tonumber(l, -1);
             lua_pop(l, 1);
         } else if (letter == 's') {
-            const char *end = at <= size ? memchr(data + at, '\0', size - at) : NULL;
-            luaL_argcheck(l, end != NULL, 1, "unfinished string in data");
-            f.size = (size_t)(end - data) - at + 1;
+            size_t most = at <= size ? size - at : 0;
+            f.size = strnlen(data + (most ? at : 0), most) + 1;
+            luaL_argcheck(l, f.size <= most, 1, "unfinished string in data");
         }
         luaL_argcheck(l, at + f.size <= size, 2, "data string too short");
         const unsigned char *from = (const unsigned char *)data + at;
@@ -282,9 +283,9 @@ void host_open_struct(struct lua_State *l)
 {
     static const luaL_Reg structs[] = {
         {"pack", struct_pack}, {"unpack", struct_unpack}, {"size", struct_size}, {NULL, NULL}};
-    static const luaL_Reg bit[] = {
-        {"band", bit_and},    {"bor", bit_or},       {"bxor", bit_xor}, {"bnot", bit_not},
-        {"lshift", bit_left}, {"rshift", bit_right}, {NULL, NULL}};
+    static const luaL_Reg bit[] = {{"band", bit_and}, {"bor", bit_or},      {"bxor", bit_xor},
+                                   {"bnot", bit_not}, {"lshift", bit_left}, {"rshift", bit_right},
+                                   {NULL, NULL}};
     luaL_register(l, "struct", structs);
     luaL_register(l, "bit", bit);
     lua_pop(l, 2);

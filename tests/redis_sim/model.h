@@ -91,7 +91,7 @@ struct model {
     int64_t now_us; /* its clock */
     int64_t started_us;
     char run_id[41];
-    int version;             /* 6 or 7: how the errors of scripts are worded */
+    int version; /* 6 or 7: how the errors of scripts are worded */
     bool replica, busy, loading, full, aof;
     bool no_client, no_info; /* commands that it does not let one use */
     bool greedy;             /* reads all that has come before it runs the first of it */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The model of the server against a real one: the same commands to both, chosen by dice, and the
- * same answers from both. Of errors the first word counts: the rest is for people. After it the keys
- * must be the same, field by field.
+ * same answers from both. Of errors the first word counts: the rest is for people. After it the
+ * keys must be the same, field by field.
  *
  * The shipped scripts run on both too, by their texts, with a first line that gives both the same
  * time. Hashes are compared without their order, which no server promises.
@@ -217,8 +217,15 @@ static const char *some(const char *const list[], size_t count)
 
 static struct arg some_value(void)
 {
-    static const char *const values[] = {"1", "0", "-7", "x", "", "9223372036854775807", "01",
-                                         "3.5", "some text",
+    static const char *const values[] = {"1",
+                                         "0",
+                                         "-7",
+                                         "x",
+                                         "",
+                                         "9223372036854775807",
+                                         "01",
+                                         "3.5",
+                                         "some text",
                                          "a text that is longer than what a list of small fields "
                                          "may have in one of them"};
     return word(SOME(values));
@@ -247,11 +254,11 @@ static struct arg some_time(void)
 static void one_by_dice(void)
 {
     static const char *const names[] = {
-        "HSET",    "HSET",    "HSET",   "HMSET",  "HSETNX",  "HGET",  "HMGET",  "HGETALL", "HDEL",
-        "HDEL",    "HEXISTS", "HLEN",   "HSTRLEN", "HINCRBY", "HKEYS", "HVALS",  "GET",     "SET",
-        "SET",     "STRLEN",  "INCR",   "INCRBY", "DEL",     "EXISTS", "UNLINK", "TYPE",   "PERSIST",
-        "PEXPIREAT", "PEXPIREAT", "PEXPIRETIME", "PUBLISH", "PUBSUB", "NOSUCH",  "hset",
-        "SCRIPT",  "PING",    "FLUSHALL", "EXPIRE", "PTTL"};
+        "HSET",   "HSET", "HSET",    "HMSET",     "HSETNX",    "HGET",        "HMGET",   "HGETALL",
+        "HDEL",   "HDEL", "HEXISTS", "HLEN",      "HSTRLEN",   "HINCRBY",     "HKEYS",   "HVALS",
+        "GET",    "SET",  "SET",     "STRLEN",    "INCR",      "INCRBY",      "DEL",     "EXISTS",
+        "UNLINK", "TYPE", "PERSIST", "PEXPIREAT", "PEXPIREAT", "PEXPIRETIME", "PUBLISH", "PUBSUB",
+        "NOSUCH", "hset", "SCRIPT",  "PING",      "FLUSHALL",  "EXPIRE",      "PTTL"};
     struct arg argv[8];
     const char *name = SOME(names);
     int argc = 1;
@@ -323,72 +330,73 @@ static void both_eval(const char *text, const char *argument)
     both(5, argv);
 }
 
+static const char *const seen_by_scripts[] = {
+    "return 1",
+    "return 3.99",
+    "return -3.99",
+    "return 'text'",
+    "return true",
+    "return false",
+    "return nil",
+    "return {1,2.7,'x',false,true,{'y'},nil,9}",
+    "return {ok='FINE'}",
+    "return {err='ODD thing'}",
+    "return redis.error_reply('ODD thing')",
+    "return redis.status_reply('FINE')",
+    "return redis.sha1hex('') .. redis.sha1hex(ARGV[1])",
+    "return redis.call('HSET', KEYS[1], 'f', 12345678901234567890)",
+    "return redis.call('HSET', KEYS[1], 'f', 1.5, 'g', -0.1)",
+    "return redis.call('HGETALL', KEYS[1])",
+    "return redis.call('HGET', KEYS[1], 'nothing')",
+    "return type(redis.call('HGET', KEYS[1], 'nothing'))",
+    "return redis.call('SET', KEYS[1], 'x')",
+    "return redis.call('SET', KEYS[1], 'x')['ok']",
+    "return redis.call('HGET', KEYS[1], 'f')",
+    "return redis.pcall('HGET', KEYS[1], 'f')",
+    "return redis.pcall('HGET', KEYS[1], 'f')['err'] ~= nil",
+    "return redis.call('DEL', KEYS[1])",
+    "return redis.call('NOSUCH')",
+    "return redis.call('SUBSCRIBE', 'x')",
+    "return redis.call('HGET', KEYS[1])",
+    "return redis.call()",
+    "return redis.call('GET', {})",
+    "x = 1",
+    "return y",
+    "return (",
+    "error('oops')",
+    "return string.format('%d', 1234567890123456)",
+    "return tostring(1234567890123456)",
+    "return 10 .. ''",
+    "local a = redis.call('TIME') return #a",
+    "return redis.call('PUBSUB', 'NUMSUB', 'nobody')",
+    "return redis.call('PUBLISH', 'nobody', 'x')",
+    "return struct.pack('>I4i2bB', 4294967295, -2, -1, 255)",
+    "return struct.pack('<I8', 1234567890123456)",
+    "return struct.pack('<LlTHhd', 1, -1, 2, 65535, -3, 0.5)",
+    "return struct.pack('>dfI3', 1.25, 1.25, 70000)",
+    "return struct.pack('sc3c0', 'abc', 'defgh', 'ijk')",
+    "return struct.pack('!4bI4!8bd', 1, 2, 3, 4)",
+    "return struct.pack('bxb', 1, 2)",
+    "return {struct.unpack('>I4i2bB', struct.pack('>I4i2bB', 4294967295, -2, -1, 255))}",
+    "return {struct.unpack('<I8I8', struct.pack('<I8I8', 1234567890123456, 7))}",
+    "return {struct.unpack('sc3', 'abc\\0defgh')}",
+    "return {struct.unpack('bc0', '\\3abcdef')}",
+    "return {struct.unpack('<i3', '\\255\\255\\255')}",
+    "return {struct.unpack('>I2', 'abcd', 3)}",
+    "return {struct.unpack('>d', struct.pack('>d', 7))}",
+    "return struct.size('>I4i2bB!8d')",
+    "return struct.unpack('I4', 'ab')",
+    "return struct.pack('q', 1)",
+    "return {bit.band(255, 15), bit.bor(1, 2, 4), bit.bxor(5, 1), bit.bnot(0), "
+    "bit.lshift(1, 31), bit.rshift(-1, 28)}",
+    "return {#KEYS, #ARGV, KEYS[1], ARGV[1]}",
+};
+
 TEST_CASE(scripts_see_the_same_in_the_model, 120, no_seed)
 {
-    static const char *const texts[] = {
-        "return 1",
-        "return 3.99",
-        "return -3.99",
-        "return 'text'",
-        "return true",
-        "return false",
-        "return nil",
-        "return {1,2.7,'x',false,true,{'y'},nil,9}",
-        "return {ok='FINE'}",
-        "return {err='ODD thing'}",
-        "return redis.error_reply('ODD thing')",
-        "return redis.status_reply('FINE')",
-        "return redis.sha1hex('') .. redis.sha1hex(ARGV[1])",
-        "return redis.call('HSET', KEYS[1], 'f', 12345678901234567890)",
-        "return redis.call('HSET', KEYS[1], 'f', 1.5, 'g', -0.1)",
-        "return redis.call('HGETALL', KEYS[1])",
-        "return redis.call('HGET', KEYS[1], 'nothing')",
-        "return type(redis.call('HGET', KEYS[1], 'nothing'))",
-        "return redis.call('SET', KEYS[1], 'x')",
-        "return redis.call('SET', KEYS[1], 'x')['ok']",
-        "return redis.call('HGET', KEYS[1], 'f')",
-        "return redis.pcall('HGET', KEYS[1], 'f')",
-        "return redis.pcall('HGET', KEYS[1], 'f')['err'] ~= nil",
-        "return redis.call('DEL', KEYS[1])",
-        "return redis.call('NOSUCH')",
-        "return redis.call('SUBSCRIBE', 'x')",
-        "return redis.call('HGET', KEYS[1])",
-        "return redis.call()",
-        "return redis.call('GET', {})",
-        "x = 1",
-        "return y",
-        "return (",
-        "error('oops')",
-        "return string.format('%d', 1234567890123456)",
-        "return tostring(1234567890123456)",
-        "return 10 .. ''",
-        "local a = redis.call('TIME') return #a",
-        "return redis.call('PUBSUB', 'NUMSUB', 'nobody')",
-        "return redis.call('PUBLISH', 'nobody', 'x')",
-        "return struct.pack('>I4i2bB', 4294967295, -2, -1, 255)",
-        "return struct.pack('<I8', 1234567890123456)",
-        "return struct.pack('<LlTHhd', 1, -1, 2, 65535, -3, 0.5)",
-        "return struct.pack('>dfI3', 1.25, 1.25, 70000)",
-        "return struct.pack('sc3c0', 'abc', 'defgh', 'ijk')",
-        "return struct.pack('!4bI4!8bd', 1, 2, 3, 4)",
-        "return struct.pack('bxb', 1, 2)",
-        "return {struct.unpack('>I4i2bB', struct.pack('>I4i2bB', 4294967295, -2, -1, 255))}",
-        "return {struct.unpack('<I8I8', struct.pack('<I8I8', 1234567890123456, 7))}",
-        "return {struct.unpack('sc3', 'abc\\0defgh')}",
-        "return {struct.unpack('bc0', '\\3abcdef')}",
-        "return {struct.unpack('<i3', '\\255\\255\\255')}",
-        "return {struct.unpack('>I2', 'abcd', 3)}",
-        "return {struct.unpack('>d', struct.pack('>d', 7))}",
-        "return struct.size('>I4i2bB!8d')",
-        "return struct.unpack('I4', 'ab')",
-        "return struct.pack('q', 1)",
-        "return {bit.band(255, 15), bit.bor(1, 2, 4), bit.bxor(5, 1), bit.bnot(0), "
-        "bit.lshift(1, 31), bit.rshift(-1, 28)}",
-        "return {#KEYS, #ARGV, KEYS[1], ARGV[1]}",
-    };
     begin(NULL);
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        both_eval(texts[i], "an argument");
+    for (size_t i = 0; i < sizeof seen_by_scripts / sizeof seen_by_scripts[0]; i++) {
+        both_eval(seen_by_scripts[i], "an argument");
         both_words("TYPE a");
     }
     both_words("EVAL x");
@@ -446,16 +454,18 @@ static void both_script(const struct snib__command *command, int64_t now_us)
 {
     static char text[40000];
     struct arg argv[SNIB__COMMAND_MOST];
-    int n = snprintf(text, sizeof text,
-                     "local real = redis local redis = {call = function(c, ...) if c == 'TIME' then "
-                     "return {'%lld', '%lld'} end return real.call(c, ...) end} ",
-                     (long long)(now_us / 1000000), (long long)(now_us % 1000000));
+    int n =
+        snprintf(text, sizeof text,
+                 "local real = redis local redis = {call = function(c, ...) if c == 'TIME' then "
+                 "return {'%lld', '%lld'} end return real.call(c, ...) end} ",
+                 (long long)(now_us / 1000000), (long long)(now_us % 1000000));
     for (int i = 0; i < command->argc; i++) {
         argv[i] = (struct arg){command->argv[i], command->sizes[i]};
     }
-    CHECK((size_t)n + argv[1].size < sizeof text);
-    memcpy(text + n, argv[1].at, argv[1].size);
-    argv[1] = (struct arg){text, (size_t)n + argv[1].size};
+    size_t size = command->sizes[1];
+    CHECK((size_t)n + size < sizeof text);
+    memcpy(text + n, command->argv[1], size);
+    argv[1] = (struct arg){text, (size_t)n + size};
     model.known_scripts = 0;
     host_forget();
     both(command->argc, argv);
@@ -479,7 +489,9 @@ TEST_CASE(the_shipped_scripts_do_the_same_in_the_model, 120, no_seed)
             .id = ids[who],
             .retention_ms = 3600000,
             .by_text = true,
-            .mode = chance(60) ? SNIB_EXCLUSIVE : chance(50) ? SNIB_SHARED : SNIB_COUNTED,
+            .mode = chance(60)   ? SNIB_EXCLUSIVE
+                    : chance(50) ? SNIB_SHARED
+                                 : SNIB_COUNTED,
             .permits = 2,
             .span = 1 + (unsigned)roll(3),
             .ttl_ms = 1000 + (int64_t)roll(4) * 10000,
@@ -487,7 +499,9 @@ TEST_CASE(the_shipped_scripts_do_the_same_in_the_model, 120, no_seed)
             .not_after_ms = chance(80) ? 0 : now_us / 1000 + (int64_t)roll(2000) - 1000,
             .who = "host:1",
             .label = chance(50) ? "" : "a label",
-            .loose_ms = chance(70) ? 0 : chance(50) ? -1 : now_us / 1000 + 2000,
+            .loose_ms = chance(70)   ? 0
+                        : chance(50) ? -1
+                                     : now_us / 1000 + 2000,
             .token = token,
             .force = chance(50),
         };

@@ -7,8 +7,8 @@
  * and those who believe must fit together. Not so, because it is not promised: for grants asked for
  * before a step of the server's clock forward, before a failover to a copy that lags, before a lock
  * was seized, before data were lost where nobody keeps a quarantine. These are told at their next
- * renewal: from the first one that was answered since, they are held to the promise again. Data lost
- * behind a quarantine is no excuse for two who believe; only the server has forgotten then.
+ * renewal: from the first one that was answered since, they are held to the promise again. Data
+ * lost behind a quarantine is no excuse for two who believe; only the server has forgotten then.
  */
 #include "world.h"
 
@@ -80,8 +80,8 @@ static void check_exclusion(int name)
         int mode = h->claim.mode;
         SIM_CHECK(mode != SNIB_EXCLUSIVE || n == 1, "machine %d believes to have %s alone, %d do",
                   beliefs[name][i].machine->index, name_text(name), n);
-        SIM_CHECK(mode != SNIB_COUNTED || n <= (int)h->claim.permits,
-                  "%d hold %s of %u permits", n, name_text(name), h->claim.permits);
+        SIM_CHECK(mode != SNIB_COUNTED || n <= (int)h->claim.permits, "%d hold %s of %u permits", n,
+                  name_text(name), h->claim.permits);
         for (int k = 0; k < i; k++) {
             const struct snib__hold *other = beliefs[name][k].hold;
             SIM_CHECK(mode == other->claim.mode, "modes %d and %d hold %s", mode, other->claim.mode,
@@ -128,7 +128,8 @@ static void check_idle(int name)
 {
     int64_t settled_ns = world.calm_ns + (2 * world.config.timeout_ms + 6000) * MS;
     bool counts = world.config.clean || (world.calm && world.now_ns >= settled_ns);
-    bool grants = !world.config.quarantine || !(world.config.restart + world.config.failover); /* else it may be waited out */
+    bool grants = !world.config.quarantine ||
+                  !(world.config.restart + world.config.failover); /* else it may be waited out */
     if (!counts || !grants || !wanted[name] || belief_count[name] > 0 || held_there(name)) {
         world.idle_ns[name] = 0;
         return;
@@ -213,8 +214,8 @@ static void take_turn(int name)
     }
 }
 
-/* Everybody left. When all that may still be under way is over, one more comes and goes: then a name
- * is a few fields, which go by themselves. */
+/* Everybody left. When all that may still be under way is over, one more comes and goes: then a
+ * name is a few fields, which go by themselves. */
 void check_left_over(void)
 {
     const struct config *c = &world.config;
@@ -223,8 +224,9 @@ void check_left_over(void)
         take_turn(name);
         struct key *k = key_of(name);
         if (k) {
-            SIM_CHECK(k->count <= 4 && key_bytes(k) <= 13000, "%zu fields, %zu bytes are left of %s",
-                      k->count, key_bytes(k), name_text(name));
+            SIM_CHECK(k->count <= 4 && key_bytes(k) <= 13000,
+                      "%zu fields, %zu bytes are left of %s", k->count, key_bytes(k),
+                      name_text(name));
             SIM_CHECK(k->expires_ms > 0, "what is left of %s never expires", name_text(name));
             int64_t left_ms = k->expires_ms - model_now_ms(&master()->model);
             SIM_CHECK(left_ms <= c->retention_ms + 70000, "what is left of %s stays for %lld ms",

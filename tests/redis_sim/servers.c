@@ -192,7 +192,8 @@ void site_restart(int index, bool lose_data, int64_t down_ms)
         return;
     }
     lose_data = lose_data && !c->aof;
-    note(-1, "server %d ends for %lld ms, loses its data: %d", index, (long long)down_ms, lose_data);
+    note(-1, "server %d ends for %lld ms, loses its data: %d", index, (long long)down_ms,
+         lose_data);
     drop_connections(index);
     s->down = true;
     if (lose_data) {

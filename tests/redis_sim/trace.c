@@ -46,8 +46,8 @@ const char *explain(const char *format, ...)
     int n = snprintf(what, sizeof what, "at %.6f s%s", (double)world.now_ns / 1e9,
                      world.config.scripted ? ": " : "");
     if (!world.config.scripted) {
-        n += snprintf(what + n, sizeof what - (size_t)n, " of seed %llu: ",
-                      (unsigned long long)world.config.seed);
+        n += snprintf(what + n, sizeof what - (size_t)n,
+                      " of seed %llu: ", (unsigned long long)world.config.seed);
     }
     va_start(args, format);
     vsnprintf(what + n, sizeof what - (size_t)n, format, args);

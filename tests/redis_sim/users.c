@@ -31,8 +31,8 @@ static bool may_fail_with(const struct ask *ask, int code)
 {
     const struct machine *m = &world.machines[ask->machine];
     const snib_options *o = &ask->options;
-    bool over = o->wait_ms == 0 ||
-                (o->wait_ms > 0 && m->boot_ns - ask->started.boot_ns >= o->wait_ms * MS);
+    bool over =
+        o->wait_ms == 0 || (o->wait_ms > 0 && m->boot_ns - ask->started.boot_ns >= o->wait_ms * MS);
     switch (code) {
     case SNIB_ECANCELED:
         return ask->cancelled || m->closing;
@@ -78,8 +78,8 @@ static void on_done(snib_lease *lease, const snib_error *err, void *arg)
          err ? err->message : "");
     ask->finished = true;
     if (err) {
-        SIM_CHECK(may_fail_with(ask, err->code), "%s, which cannot be: %s",
-                  snib_errname(err->code), err->message);
+        SIM_CHECK(may_fail_with(ask, err->code), "%s, which cannot be: %s", snib_errname(err->code),
+                  err->message);
         SIM_CHECK(!ask->cancelled || err->code == SNIB_ECANCELED, "cancelled, but %s",
                   snib_errname(err->code));
         ask->used = false;

@@ -557,8 +557,7 @@ void world_calm(void)
         m->cut_ns = 0;
         machine_resume(m);
         for (int k = 0; k < ASKS; k++) {
-            struct event event = {
-                .kind = GIVE_BACK, .which = i, .ask = k, .turn = m->asks[k].turn};
+            struct event event = {.kind = GIVE_BACK, .which = i, .ask = k, .turn = m->asks[k].turn};
             post(&event, world.now_ns + span_ns(c->ttl_ms));
         }
     }

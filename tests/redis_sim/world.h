@@ -108,7 +108,7 @@ struct machine {
     size_t fd_count;
     struct ask asks[ASKS];
     int asks_left;
-    struct snib__run run; /* its disk */
+    struct snib__run run;      /* its disk */
     int64_t rupture_ns[NAMES]; /* grants asked for before this instant of its clock are not
                                 * promised any more */
     int64_t lost_ns[NAMES];    /* ... are promised, but the server has forgotten them */
@@ -119,9 +119,9 @@ struct machine {
 struct site {
     struct model model;
     bool down, paused;
-    int64_t offset_us;         /* of its clock */
-    struct keyspace copy;      /* what the other one has of its database */
-    int64_t back_ns, mode_ns;  /* when it is up again; when it answers again */
+    int64_t offset_us;        /* of its clock */
+    struct keyspace copy;     /* what the other one has of its database */
+    int64_t back_ns, mode_ns; /* when it is up again; when it answers again */
 };
 
 /* Who holds a name by the server's word. */
@@ -186,7 +186,7 @@ struct world {
     uint64_t top_token[NAMES];
     const void *top_holder[NAMES];
     int64_t idle_ns[NAMES]; /* since when it is free and wanted; 0: it is not */
-    int seizing[NAMES]; /* somebody takes it away, or may still */
+    int seizing[NAMES];     /* somebody takes it away, or may still */
     int64_t calm_ns;
     int64_t worst_idle_ns;
     bool lax; /* something happened after which nothing is promised to those who wait */
