@@ -99,10 +99,9 @@ struct model {
     uint64_t known_scripts;  /* by their number in the host */
     uint64_t order;          /* in which a large hash is shown */
     /* Of the script that ran last. */
-    bool in_script, script_full, wrote;
+    bool script_full, wrote;
     unsigned calls;
     unsigned calls_most;
-    const char *running; /* the SHA-1 of the script that runs now */
 };
 
 void model_start(struct model *, int64_t now_us, uint64_t run); /* a new run; keys stay */

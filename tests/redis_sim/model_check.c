@@ -217,17 +217,12 @@ static const char *some(const char *const list[], size_t count)
 
 static struct arg some_value(void)
 {
-    static const char *const values[] = {"1",
-                                         "0",
-                                         "-7",
-                                         "x",
-                                         "",
-                                         "9223372036854775807",
-                                         "01",
-                                         "3.5",
-                                         "some text",
-                                         "a text that is longer than what a list of small fields "
-                                         "may have in one of them"};
+    static const char *const values[] = {
+        "1",         "0",
+        "-7",        "x",
+        "",          "9223372036854775807",
+        "01",        "3.5",
+        "some text", "a text too long for a list of small fields, which is what this one is"};
     return word(SOME(values));
 }
 
@@ -387,8 +382,8 @@ static const char *const seen_by_scripts[] = {
     "return struct.size('>I4i2bB!8d')",
     "return struct.unpack('I4', 'ab')",
     "return struct.pack('q', 1)",
-    "return {bit.band(255, 15), bit.bor(1, 2, 4), bit.bxor(5, 1), bit.bnot(0), "
-    "bit.lshift(1, 31), bit.rshift(-1, 28)}",
+    "return {bit.band(255, 15), bit.bor(1, 2, 4), bit.bxor(5, 1), bit.bnot(0)}",
+    "return {bit.lshift(1, 31), bit.rshift(-1, 28)}",
     "return {#KEYS, #ARGV, KEYS[1], ARGV[1]}",
 };
 
@@ -410,8 +405,7 @@ TEST_CASE(with_memory_full_the_model_refuses_what_a_server_refuses, 60, no_seed)
     static const char *const texts[] = {
         "return redis.call('HSET', KEYS[1], 'f', 1)",
         "redis.call('HDEL', KEYS[1], 'x') return redis.call('HSET', KEYS[1], 'f', 1)",
-        "redis.call('PEXPIREAT', KEYS[1], 99999999999999) return redis.call('HSET', KEYS[1], 'g', "
-        "1)",
+        "redis.call('PEXPIREAT', KEYS[1], 1e13) return redis.call('HSET', KEYS[1], 'g', 1)",
         "redis.call('HGET', KEYS[1], 'f') return redis.call('HSET', KEYS[1], 'h', 1)",
         "redis.call('PUBLISH', 'x', 'y') return redis.call('HSET', KEYS[1], 'i', 1)",
         "return redis.call('HGETALL', KEYS[1])",

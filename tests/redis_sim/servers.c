@@ -161,7 +161,6 @@ void rupture(int name, bool forgotten_only)
     }
     if (!forgotten_only) {
         world.top_token[name] = 0;
-        world.lax = true;
     }
 }
 

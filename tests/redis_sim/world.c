@@ -583,9 +583,6 @@ void world_end(void)
             free(event.bytes);
         }
     }
-    for (int i = 0; i < SERVERS; i++) {
-        world.scripts += world.servers[i].model.calls_most;
-    }
     servers_end();
     wires_free();
     snib__clock_replace(NULL);

@@ -80,7 +80,7 @@ struct wire {
 /* ---- Machines --------------------------------------------------------------------------- */
 
 struct ask {
-    bool used, finished, cancelled, waiting;
+    bool used, finished, cancelled;
     int machine, name;
     unsigned life;
     uint64_t turn;
@@ -97,7 +97,7 @@ struct machine {
     int index;
     snib *client;
     unsigned life;
-    bool paused, suspended, dead, closing, driven, spins;
+    bool paused, suspended, dead, closing, driven;
     int64_t boot_ns, raw_ns, boot_ppm, raw_ppm;
     int64_t resume_ns;
     int64_t cut_ns; /* no connection until then */
@@ -119,9 +119,8 @@ struct machine {
 struct site {
     struct model model;
     bool down, paused;
-    int64_t offset_us;        /* of its clock */
-    struct keyspace copy;     /* what the other one has of its database */
-    int64_t back_ns, mode_ns; /* when it is up again; when it answers again */
+    int64_t offset_us;    /* of its clock */
+    struct keyspace copy; /* what the other one has of its database */
 };
 
 /* Who holds a name by the server's word. */
@@ -148,7 +147,6 @@ enum event_kind {
     CANCEL,
     LOOK,
     GIVE_BACK,
-    BREAK,
     FAULT,
     RESUME,
     REOPEN,
@@ -175,7 +173,7 @@ struct world {
     bool calm, blocking;
     struct event *events;
     size_t event_count, event_room;
-    uint64_t event_order, steps, hash, runs, scripts;
+    uint64_t event_order, steps, hash, runs;
     struct machine machines[MACHINES];
     struct machine *current;
     struct site servers[SERVERS];
@@ -189,7 +187,6 @@ struct world {
     int seizing[NAMES];     /* somebody takes it away, or may still */
     int64_t calm_ns;
     int64_t worst_idle_ns;
-    bool lax; /* something happened after which nothing is promised to those who wait */
 };
 
 extern struct world world;
