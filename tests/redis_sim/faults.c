@@ -105,7 +105,9 @@ void fault(void)
     } else if ((at -= c->failover) < 0) {
         servers_fail_over(chance(c->lag));
     } else if ((at -= c->step_back) < 0) {
-        int64_t most_ms = c->retention_ms / 4 < 20000 ? c->retention_ms / 4 : 20000;
+        /* Tokens survive less than the retention, in all. */
+        int64_t most_ms = c->retention_ms * 3 / 4 - world.set_back_ms;
+        most_ms = most_ms < 20000 ? most_ms : 20000;
         site_step(world.master, -1 - span_ns(most_ms) / MS);
     } else if ((at -= c->step_forward) < 0) {
         site_step(world.master, 1 + span_ns(20000) / MS);

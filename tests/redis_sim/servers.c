@@ -159,7 +159,7 @@ void rupture(int name, bool forgotten_only)
             m->rupture_ns[name] = m->boot_ns;
         }
     }
-    if (!forgotten_only) {
+    if (!forgotten_only || world.config.step_back) { /* at least the clock, which may be behind */
         world.top_token[name] = 0;
     }
 }
@@ -231,6 +231,7 @@ void site_step(int index, int64_t by_ms)
 {
     note(-1, "the clock of server %d is set by %lld ms", index, (long long)by_ms);
     world.servers[index].offset_us += by_ms * 1000;
+    world.set_back_ms -= by_ms < 0 ? by_ms : 0;
     servers_tick();
     if (by_ms > 0) {
         rupture_all(false);

@@ -12,7 +12,7 @@ static int maybe(int percent, int most)
 
 static void draw_faults(struct config *c)
 {
-    c->between_faults_ms = c->ttl_ms / 2;
+    c->between_faults_ms = c->ttl_ms / (2 << roll(3));
     c->pause = maybe(30, 4);
     c->suspend = maybe(10, 3);
     c->slew = maybe(15, 3);

@@ -186,6 +186,7 @@ struct world {
     int64_t idle_ns[NAMES]; /* since when it is free and wanted; 0: it is not */
     int seizing[NAMES];     /* somebody takes it away, or may still */
     int64_t calm_ns;
+    int64_t set_back_ms; /* the server's clock, in all */
     int64_t worst_idle_ns;
 };
 
