@@ -339,6 +339,30 @@ DIRECTED(a_lost_message_costs_a_recheck_and_not_the_ttl)
     finish();
 }
 
+/* The message was held up while its reader was stopped; meanwhile the grant has lapsed, another has
+ * the lock, and who waits was told so. */
+DIRECTED(a_grant_older_than_the_last_answer_is_not_believed)
+{
+    struct config c = plain(3, 30000);
+    world_begin(&c);
+    struct ask *first = get_x(0);
+    struct ask *second = ask_x(1);
+    world_for(100);
+    struct ask *third = ask_x(2);
+    world_for(100);
+    for (int i = 0; i < world.wire_count; i++) {
+        struct wire *w = world.wires[i];
+        if (w->machine == 1 && w->peer && w->peer->channel_count > 0) {
+            w->down_ns = world.now_ns + 4500 * MS;
+        }
+    }
+    machine_pause(machine(1), 4000, false);
+    give_back(first);
+    world_for(6000);
+    SIM_CHECK(third->lease && !second->lease, "a grant that has lapsed is believed");
+    finish();
+}
+
 /* Its release was swallowed; when its turn comes nobody there wants it any more. */
 DIRECTED(a_grant_that_nobody_wants_is_given_back_at_once)
 {
