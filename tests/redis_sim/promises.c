@@ -224,7 +224,7 @@ static void take_turn(int name)
 void check_left_over(void)
 {
     const struct config *c = &world.config;
-    world_for(c->max_lease_ms * 11 / 10 + 65000);
+    world_for(c->max_lease_ms * 11 / 10 + 65000 + world.set_back_ms);
     for (int name = 0; name < c->names; name++) {
         take_turn(name);
         struct key *k = key_of(name);
