@@ -30,7 +30,7 @@ soak: ## test for hours: SOAK_SECONDS=3600
 	@tools/install-packages full
 	@tests/run soak
 
-mutants: ## show that the tests catch a broken core
+mutants: ## show that the tests catch a broken core, engine or script
 	@tools/install-packages test
 	@tests/mutants/run
 

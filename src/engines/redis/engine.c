@@ -201,6 +201,8 @@ static int64_t keep_time(struct snib__redis *r, int64_t now_ns)
     next_ns = least(next_ns, snib__queries_keep_time(r, now_ns));
     next_ns = least(next_ns, snib__breaks_keep_time(r, now_ns));
     next_ns = least(next_ns, snib__node_keep_time(&r->node, now_ns));
+    /* A connection that was given up just now has left its debts behind: when are they due? */
+    next_ns = least(next_ns, snib__debts_keep_time(r, now_ns, snib__claims_settled));
     r->session->reconnects = r->node.greetings > 1 ? r->node.greetings - 1 : 0;
     return snib__node_ready(&r->node) ? 0 : least(next_ns, r->line.tick_ns);
 }

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Schedules by the ten thousand, in four cases so that they run side by side.
+ *
+ *     redis_sim --seed S             one schedule again, exactly as it was
+ *     redis_sim --seed S --show all  and all that happens in it
+ *
+ * SNIB_REDIS_SIM_SCHEDULES=N: so many in all, instead of 50,000 (1,000 under a sanitizer).
+ * SNIB_REDIS_SIM_SEED=N: from that seed on.
+ */
+#include "world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+enum { PARTS = 4, ALL = 1000 };
+#else
+enum { PARTS = 4, ALL = 50000 };
+#endif
+
+static bool seed_given(void)
+{
+    return check_option("seed") != NULL;
+}
+
+static bool no_seed(void)
+{
+    return !seed_given();
+}
+
+static uint64_t number_from(const char *variable, uint64_t normal)
+{
+    const char *text = getenv(variable);
+    return text ? strtoull(text, NULL, 10) : normal;
+}
+
+static void run_part(uint64_t part)
+{
+    uint64_t n = (number_from("SNIB_REDIS_SIM_SCHEDULES", ALL) + PARTS - 1) / PARTS;
+    uint64_t first = number_from("SNIB_REDIS_SIM_SEED", 1) + part * 100000000;
+    uint64_t steps = 0;
+    int64_t worst_ns = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        world_run(first + i);
+        steps += world.steps;
+        worst_ns = world.worst_idle_ns > worst_ns ? world.worst_idle_ns : worst_ns;
+    }
+    printf("seeds %llu to %llu, %llu steps, free and wanted for %lld ms at most\n",
+           (unsigned long long)first, (unsigned long long)(first + n - 1),
+           (unsigned long long)steps, (long long)(worst_ns / MS));
+}
+
+#define PART(number)                                                                               \
+    TEST_CASE(schedules_of_the_whole_redis_protocol_keep_the_promises_##number, 36000, no_seed)    \
+    {                                                                                              \
+        run_part(number);                                                                          \
+    }
+
+PART(0)
+PART(1)
+PART(2)
+PART(3)
+
+TEST_CASE(the_same_seed_gives_the_same_run, 60, no_seed)
+{
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        world_run(seed);
+        uint64_t hash = world.hash, steps = world.steps;
+        world_run(seed);
+        CHECK_UINT(world.hash, ==, hash);
+        CHECK_UINT(world.steps, ==, steps);
+    }
+    world_run(1);
+    uint64_t one = world.hash;
+    world_run(2);
+    CHECK_UINT(world.hash, !=, one);
+}
+
+TEST_CASE(the_schedule_of_this_seed_keeps_the_promises, 60, seed_given)
+{
+    world_run(strtoull(check_option("seed"), NULL, 10));
+    printf("%llu steps, hash %016llx\n", (unsigned long long)world.steps,
+           (unsigned long long)world.hash);
+}
