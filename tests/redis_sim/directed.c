@@ -405,9 +405,11 @@ DIRECTED(a_line_and_the_work_of_a_script_are_bounded)
         struct snib__command command;
         struct snib__wish wish = {
             .prefix = "snib", .name = "name-0", .retention_ms = 3600000, .by_text = true};
-        char id[40], inbox[40];
+        unsigned char id[SNIB__ID_SIZE] = {0};
+        char inbox[40];
         struct arg argv[SNIB__COMMAND_MOST];
-        snprintf(id, sizeof id, "%032x", i + 1);
+        memcpy(id, &i, sizeof i);
+        id[sizeof id - 1] = 1;
         snprintf(inbox, sizeof inbox, "snib:inbox:%d", i);
         wish.id = id;
         wish.mode = SNIB_EXCLUSIVE;
