@@ -68,7 +68,7 @@ local place = ticket and unpack('<I8', ticket)
 if place and size > 0 then -- a fresh lease, also when the memory is full
     call('PEXPIREAT', key, format('%d', kept * 1000))
     --@include ticket.lua
-    call('HSET', key, format('q:%d', place), record)
+    call('HSET', key, pack('<c2I8', 'q:', place), record)
 end
 if n > 0 or w > 0 then
     --@include pump.lua
@@ -108,10 +108,13 @@ elseif size > 0 then
         if field then
             call('HSET', key, field, entry)
         end
-        field, entry = format('q:%d', place), record
+        field, entry = pack('<c2I8', 'q:', place), record
         field2, entry2 = 't:' .. id, pack('<I8I8', place, now)
     end
-    position = place and math.min(place - head + 1, w) or 0
+    if place then
+        position = place - head + 1
+        position = position < w and position or w
+    end
 end
 if changed then
     --@include store.lua
@@ -123,7 +126,8 @@ end
 -- Who is in the way, as far as one look tells.
 local token, left, info = 0, 0, ''
 if x then
-    token, left = last - tokens + 1, math.min(expiry, now + lease) - now
+    token, left = last - tokens + 1, expiry - now
+    left = left < lease and left or lease
     info = call('HGET', key, 'i') or ''
 elseif n > 0 then
     local record = call('HGET', key, 'h:' .. o)

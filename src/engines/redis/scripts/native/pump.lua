@@ -56,7 +56,7 @@ while w > 0 and head <= tail and not x and (permits == 0 or n < permits) do
         break
     end
     work = work - 1
-    local place = format('q:%d', head)
+    local place = pack('<c2I8', 'q:', head)
     local t = call('HGET', key, place)
     if t then
         local over, who, mode, ttl, retention, span, size, time =

@@ -48,7 +48,7 @@ elseif w > 0 then
 end
 if ticket then
     answer = 87
-    call('HDEL', key, format('q:%d', unpack('<I8', ticket)), 't:' .. id)
+    call('HDEL', key, pack('<c2I8', 'q:', unpack('<I8', ticket)), 't:' .. id)
     w, changed, wrote = w - 1, true, true
 elseif answer == 78 and ((not x and owner == id) or string.find(freed, sub(id, 1, 5), 1, true)) then
     answer = 70

@@ -6,7 +6,7 @@ if w >= 64 then
     local span = tail - head + 1
     local from = us % span
     for i = 1, math.min(8, span) do
-        local spot = format('q:%d', head + (from + i) % span)
+        local spot = pack('<c2I8', 'q:', head + (from + i) % span)
         local t = call('HGET', key, spot)
         if t then
             local over, who, length, time =

@@ -2,4 +2,7 @@
 -- The record of our ticket, with a fresh lease.
 
 local record = pack('<I8', now + stay) .. request
-keep, slack, changed = math.max(keep, now + stay), retention / 2, true
+changed = true
+if now + stay > keep then
+    keep, slack = now + stay, retention / 2
+end
