@@ -30,7 +30,7 @@ static snib_lease *take_listening(snib *client, struct ear *ear)
 
 static void await_listener(redisContext *raw)
 {
-    int64_t until = check_now_ns() + check_ms(10000) * 1000000;
+    int64_t until = check_now_ns() + (int64_t)check_ms(10000) * 1000000;
     while (raw_number(raw, "PUBLISH snib:broken x") == 0) {
         CHECK(check_now_ns() < until);
         check_sleep_ms(20);
@@ -39,7 +39,7 @@ static void await_listener(redisContext *raw)
 
 static void must_be_told(snib *client, const struct ear *ear)
 {
-    int64_t until = check_now_ns() + check_ms(10000) * 1000000;
+    int64_t until = check_now_ns() + (int64_t)check_ms(10000) * 1000000;
     while (!atomic_load(&ear->lost)) {
         CHECK(check_now_ns() < until);
         (void)snib_dispatch(client, 20);

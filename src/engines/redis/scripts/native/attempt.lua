@@ -11,7 +11,8 @@
 local call, key, request = redis.call, KEYS[1], ARGV[1]
 --@include clock.lua
 local v = call('HGET', key, 's')
-local id, mode, ttl, retention, limit, span, size = struct.unpack('<c17BI4I4I8I4B', request)
+local id, mode, ttl, retention, limit, span, size, wanted, stay =
+    struct.unpack('<c17BI4I4I8I4BI4I4', request)
 if limit > 0 and now > limit then
     return struct.pack('<BI8', 76, now)
 end
@@ -42,7 +43,6 @@ end
 
 --@include state.lua
 local firm = false -- without memory nothing new is granted
-local wanted, stay = unpack('<I4I4', request, 40)
 if dead ~= '' and string.find(dead, id, 1, true) then
     return pack('<BI8', 68, now) -- a release for this id has overtaken us
 end
