@@ -154,25 +154,6 @@ TEST(a_lost_message_costs_a_recheck_and_not_the_ttl)
     redisFree(raw);
 }
 
-/* A grant of "report", by message. */
-struct message {
-    char bytes[80];
-    size_t size;
-};
-
-static struct message grant_message(const char id[17], int64_t now_ms)
-{
-    struct message m = {.bytes = {2}};
-    char *to = snib__pack_bytes(m.bytes + 1, id, 17);
-    to = snib__pack(to, 99, 8);
-    to = snib__pack(to, 1, 4);
-    to = snib__pack(to, 30000, 4);
-    to = snib__pack(to, (uint64_t)now_ms, 8);
-    to = snib__pack_bytes(to, "snib:{report}", 13);
-    m.size = (size_t)(to - m.bytes);
-    return m;
-}
-
 TEST(a_forged_grant_is_not_believed)
 {
     redisContext *raw = begin();
@@ -199,7 +180,7 @@ TEST(a_forged_grant_is_not_believed)
     char zeros[17] = {0};
     for (size_t size = 0; size <= 55;
          size++) { /* nobody's id, whole at last and too short before */
-        struct message message = grant_message(zeros, 1794746193341);
+        struct raw_message message = raw_grant(zeros, 1794746193341);
         CHECK_INT(message.size, ==, 55);
         CHECK_INT(raw_number(raw, "PUBLISH %s %b", inbox, message.bytes, size), ==, 1);
     }
@@ -258,9 +239,9 @@ TEST(safety_1_a_grant_older_than_the_last_answer_is_not_believed)
     redisReply *ticket = raw_ticket(raw);
     struct ticket_before before = {raw, ticket};
     CHECK(check_until(asked_again, &before, PATIENCE_MS)); /* so it has heard that it is queued */
-    struct message old =
-        grant_message(ticket->str + 8,
-                      raw_number(raw, "EVAL %s 0", "return redis.call('TIME')[1] * 1000 - 5000"));
+    struct raw_message old =
+        raw_grant(ticket->str + 8,
+                  raw_number(raw, "EVAL %s 0", "return redis.call('TIME')[1] * 1000 - 5000"));
     CHECK_INT(raw_number(raw, "PUBLISH %s %b", inbox, old.bytes, old.size), ==, 1);
     check_sleep_ms(200);
     CHECK(!check_flag_is_set(&helpers->held));

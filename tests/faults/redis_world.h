@@ -184,6 +184,25 @@ MAY_BE_UNUSED static struct raw_request raw_request(int number, const char *inbo
     return r;
 }
 
+/* A grant of "report", by message. */
+struct raw_message {
+    char bytes[80];
+    size_t size;
+};
+
+MAY_BE_UNUSED static struct raw_message raw_grant(const char id[17], int64_t now_ms)
+{
+    struct raw_message m = {.bytes = {2}};
+    char *to = snib__pack_bytes(m.bytes + 1, id, 17);
+    to = snib__pack(to, 99, 8);
+    to = snib__pack(to, 1, 4);
+    to = snib__pack(to, 30000, 4);
+    to = snib__pack(to, (uint64_t)now_ms, 8);
+    to = snib__pack_bytes(to, "snib:{report}", 13);
+    m.size = (size_t)(to - m.bytes);
+    return m;
+}
+
 /* A script that fails half-way leaves half of its work behind. It may only have failed before. */
 MAY_BE_UNUSED static void raw_no_script_failed(redisContext *raw)
 {
