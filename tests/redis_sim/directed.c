@@ -545,3 +545,24 @@ DIRECTED(a_foreign_key_under_the_prefix_does_not_end_a_list)
     CHECK_INT(seen, ==, 1);
     finish();
 }
+
+DIRECTED(what_another_version_has_written_is_refused)
+{
+    static const char state[] = "0 1794746193341000 1794746193341 1 1 2999999 3599999 1000 1010 11";
+    struct config c = plain(1, 30000);
+    c.mismatch = 1; /* EKIND may be */
+    world_begin(&c);
+    struct peer stranger = {.allowed = true};
+    struct bytes out = {0};
+    struct arg before[] = {{"HSET", 4}, {"snib:{name-0}", 13}, {"s", 1}, {state, sizeof state - 1}};
+    struct arg delete[] = {{"DEL", 3}, {"snib:{name-0}", 13}};
+    model_run(&master()->model, &stranger, 4, before, &out);
+    struct ask *ask = ask_x(0);
+    world_for(5000);
+    SIM_CHECK(ask->finished && !ask->lease, "a lock of another version was taken");
+    SIM_CHECK(key_of(0)->count == 1, "something was written beside it");
+    model_run(&master()->model, &stranger, 2, delete, &out);
+    bytes_free(&out);
+    give_back(get_x(0));
+    finish();
+}
