@@ -59,8 +59,8 @@ while w > 0 and head <= tail and not x and (permits == 0 or n < permits) do
     local place = pack('<c2I8', 'q:', head)
     local t = call('HGET', key, place)
     if t then
-        local over, who, mode, ttl, retention, span, size, time =
-            unpack('<I8c17BI4I4xxxxxxxxI4BxxxxxxxxI4', t)
+        local over, who, mode, ttl, retention, _, span, size, _, time =
+            unpack('<I8c17BI4I4I8I4BI8I4', t)
         local inbox, info = sub(t, 60, 59 + size), sub(t, 60 + size)
         local alive = over > now and call('PUBSUB', 'NUMSUB', inbox)[2] > 0
         if alive and mode == 120 and n > 0 then
