@@ -256,6 +256,7 @@ DIRECTED(tokens_grow_when_the_clock_is_set_back)
     uint64_t token = snib_token(first->lease);
     give_back(first);
     world_for(5000); /* longer than any lease */
+    SIM_CHECK(key_of(0), "the last token is forgotten with its lease");
     site_step(0, -600000);
     struct ask *second = get_x(1);
     CHECK_UINT(snib_token(second->lease), >, token);
@@ -457,6 +458,8 @@ DIRECTED(a_broken_lock_is_free_only_when_its_holder_has_given_it_back)
     give_back(first);
     world_for(100);
     SIM_CHECK(second->lease, "given back, and not handed on");
+    world_for(9000);
+    SIM_CHECK(snib_state(second->lease) == SNIB_HELD, "the next holder is broken, too");
     finish();
 }
 
