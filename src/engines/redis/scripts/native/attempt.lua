@@ -48,17 +48,20 @@ if dead ~= '' and string.find(dead, id, 1, true) then
 end
 
 -- Ours already: say for how long, and add nothing. One who speaks and does not hear must not keep
--- it for ever by asking.
+-- it for ever by asking. What is written moves nothing; but a server that is no master any more
+-- refuses it, and must not say what is whose.
 local mine = n > 0 and not x and call('HGET', key, 'h:' .. id)
 if x and owner == id then
     local left = math.min(expiry, now + lease) - now
     if left > 0 then
+        call('PEXPIREAT', key, format('%d', kept * 1000))
         return pack('<BI8I4I4I8', 72, last - tokens + 1, left, tokens, now)
     end
 elseif mine then
     local token, ends, time = unpack('<I8I8I4', mine)
     local left = math.min(ends, now + time) - now
     if left > 0 then
+        call('PEXPIREAT', key, format('%d', kept * 1000))
         return pack('<BI8I4I4I8', 72, token, left, 1, now)
     end
 end
