@@ -569,3 +569,39 @@ DIRECTED(what_another_version_has_written_is_refused)
     give_back(get_x(0));
     finish();
 }
+
+/* It has become a replica, and what it has may be old: it does not say "yours already". */
+DIRECTED(a_former_master_does_not_say_whose_a_lock_is)
+{
+    struct config c = plain(1, 30000);
+    world_begin(&c);
+    struct peer stranger = {.allowed = true};
+    struct bytes out = {0};
+    unsigned char id[SNIB__ID_SIZE] = {1};
+    for (int i = 0; i < 3; i++) {
+        struct snib__command command;
+        struct snib__wish wish = {.prefix = "snib",
+                                  .name = "name-0",
+                                  .id = id,
+                                  .retention_ms = 3600000,
+                                  .by_text = true,
+                                  .ttl_ms = 1000,
+                                  .who = "nobody:1",
+                                  .label = ""};
+        struct arg argv[SNIB__COMMAND_MOST];
+        snib__layouts[SNIB__LAYOUT_NATIVE].attempt(&command, &wish);
+        for (int k = 0; k < command.argc; k++) {
+            argv[k] = (struct arg){command.argv[k], command.sizes[k]};
+        }
+        master()->model.replica = i == 2;
+        out.size = 0;
+        model_run(&master()->model, &stranger, command.argc, argv, &out);
+        bytes_add(&out, "", 1);
+        SIM_CHECK((strstr(out.at, "READONLY") != NULL) == (i == 2), "it says %s", out.at);
+    }
+    master()->model.replica = false;
+    bytes_free(&out);
+    world_for(2000);
+    give_back(get_x(0));
+    finish();
+}
