@@ -16,9 +16,10 @@
 
 /* ---- Bytes ------------------------------------------------------------------------------ */
 
+/* With a zero behind them, so that numbers in there can be read as text. */
 void bytes_add(struct bytes *b, const void *at, size_t size)
 {
-    if (b->size + size > b->room) {
+    if (b->size + size + 1 > b->room) {
         b->room = b->size + size + 32 + b->room / 2;
         b->at = realloc(b->at, b->room);
         assert(b->at);
@@ -27,6 +28,7 @@ void bytes_add(struct bytes *b, const void *at, size_t size)
         memcpy(b->at + b->size, at, size);
     }
     b->size += size;
+    b->at[b->size] = '\0';
 }
 
 void bytes_format(struct bytes *b, const char *format, ...)

@@ -24,11 +24,13 @@ if dead ~= '' and string.find(dead, id .. ' ', 1, true) then
 end
 
 -- Ours already: say for how long, and add nothing. One who speaks and does not hear must not keep
--- it for ever by asking.
+-- it for ever by asking. Nobody is told so without a write: a server that has become a replica
+-- refuses that, and what it has may be old.
 if mine then
     local token, expiry, span = match(mine, '^(%d+) %a (%d+) (%d+)$')
     local left = math.min(expiry + 0, now + span) - now
     if left > 0 then
+        call('PEXPIREAT', key, format('%d', math.max(till, math.floor(last / 1000) + ARGV[2])))
         return { 'HELD', token + 0, left, 1, now }
     end
 end
