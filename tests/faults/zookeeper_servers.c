@@ -153,6 +153,36 @@ TEST(a_server_that_is_too_old_is_refused_in_words)
     check_kill(b->pid);
 }
 
+/* ---- A port that takes connections and says nothing --------------------------------------- */
+
+static int listen_mute(int *port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK_INT(bind(fd, (struct sockaddr *)&address, size), ==, 0);
+    CHECK_INT(listen(fd, 64), ==, 0);
+    CHECK_INT(getsockname(fd, (struct sockaddr *)&address, &size), ==, 0);
+    *port = ntohs(address.sin_port);
+    return fd;
+}
+
+TEST(a_server_that_says_nothing_is_named)
+{
+    int port, seen = 0, fd = listen_mute(&port);
+    char name[40];
+    snib_error error = {0};
+    snib *client = client_of(url_of(port, "timeout=500ms&connect=1s"));
+    snprintf(name, sizeof name, "127.0.0.1:%d is silent", port);
+    CHECK_INT(snib_inspect(client, "report", count_seen, &seen, &error), ==, SNIB_EUNREACH);
+    if (strstr(error.message, name) == NULL) {
+        FAIL("'%s' should be said, and this is: %s", name, error.message);
+    }
+    snib_close(client);
+    close(fd);
+}
+
 /* ---- Numbers that are nearly used up ------------------------------------------------------ */
 
 /* The file of the newest snapshot. */

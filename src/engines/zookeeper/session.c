@@ -84,7 +84,11 @@ static void dial(struct snib__zk_session *s)
     const struct snib__url *url = s->core->url;
     size_t hosts = url->host_count ? url->host_count : 1;
     const struct snib__host *host = &url->hosts[s->host = (s->host + 1) % hosts];
+    char name[300];
     s->tried++;
+    if (!s->why[0]) { /* until more is known */
+        snprintf(s->why, sizeof s->why, "%.100s is silent", snib__zk_session_host(s, name));
+    }
     snib__zk_link_dial(&s->link, url->host_count ? host->name : "127.0.0.1",
                        url->host_count && host->port ? host->port : 2181, limit_ms(s));
 }
