@@ -183,6 +183,33 @@ TEST(a_server_that_says_nothing_is_named)
     close(fd);
 }
 
+static int note_finding(const snib_finding *finding, void *arg)
+{
+    char *all = arg;
+    size_t used = strlen(all);
+    snprintf(all + used, 2000 - used, "%s: %s\n", finding->about, finding->text);
+    return 0;
+}
+
+TEST(an_examination_goes_on_behind_a_server_that_says_nothing)
+{
+    int port, fd = listen_mute(&port);
+    char url[200], all[2000] = "";
+    snib_error error = {0};
+    server_zookeeper(&server, NULL);
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d,127.0.0.1:%d", port, server.port);
+    snib *client = client_of(url);
+    snib_lease *lease = take(client, "report"); /* so that nothing but the examination goes on */
+    CHECK_OK(snib_examine(client, note_finding, all, &error), error.message);
+    if (strstr(all, "no answer") == NULL || strstr(all, "standalone, version") == NULL ||
+        strstr(all, "1 of 2 servers serve") == NULL) {
+        FAIL("the second server serves, and this was found:\n%s", all);
+    }
+    give(&lease);
+    snib_close(client);
+    close(fd);
+}
+
 /* ---- Numbers that are nearly used up ------------------------------------------------------ */
 
 /* The file of the newest snapshot. */

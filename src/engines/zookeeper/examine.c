@@ -317,11 +317,11 @@ void snib__zk_examine_tick(struct snib__zk *z, int64_t now_ns)
     }
     struct snib__zk_probe *p = look->probe;
     struct pollfd none;
-    while (!p->done && !snib__zk_examine_poll(z, &none)) {
-        snib__zk_examine_step(z); /* known already */
-    }
     if (!p->done && now_ns >= p->due_ns) {
         next_server(z, p, p->used ? NULL : "no answer");
+    }
+    while (!p->done && !snib__zk_examine_poll(z, &none)) {
+        snib__zk_examine_step(z); /* known already, of the one just called as well */
     }
     ask_session(z, look);
     if (p->done && (look->stage == SNIB__ZK_LOOK_PROBED || now_ns >= look->due_ns)) {
