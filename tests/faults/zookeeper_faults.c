@@ -439,3 +439,33 @@ TEST(nodes_of_a_user_are_for_that_user)
     snib_close(again);
     snib_close(ann);
 }
+
+/* At the root there may be much that is not ours, and need not even be locks. */
+TEST(a_list_leaves_out_what_may_not_be_read)
+{
+    char url[512], notice[240];
+    int seen = 0;
+    snib_error error = {0};
+    server_zookeeper(&server, NULL);
+    snprintf(url, sizeof url, "zookeeper://ann:secret@127.0.0.1:%d?acl=creator", server.port);
+    snib *ann = client_of(url);
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d", server.port);
+    snib *other = client_of(url);
+    snib_lease *first = take(other, "a"), *hidden = take(ann, "b"), *last = take(other, "c");
+    CHECK_OK(snib_list(other, "", count_seen, &seen, &error), error.message);
+    CHECK_INT(seen, ==, 2);
+    CHECK_INT(snib_notice(other, notice, sizeof notice), ==, SNIB_OK);
+    CHECK(strstr(notice, "left out: 1 below / ") != NULL);
+    CHECK_INT(snib_inspect(other, "b", count_seen, &seen, &error), ==, SNIB_EDENIED);
+    CHECK(strstr(error.message, "USER:PASSWORD@") != NULL);
+    seen = 0;
+    CHECK_OK(snib_list(ann, "", count_seen, &seen, &error), error.message);
+    CHECK_INT(seen, ==, 3);
+    CHECK_INT(snib_notice(ann, notice, sizeof notice), ==, SNIB_OK);
+    CHECK(notice[0] == '\0');
+    give(&last);
+    give(&hidden);
+    give(&first);
+    snib_close(other);
+    snib_close(ann);
+}

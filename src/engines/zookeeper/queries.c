@@ -5,7 +5,7 @@
  * A list of the locks, if a prefix is asked for; then, lock by lock, its children and what is in
  * each of them. Somebody may go between the list and the look: then it is not shown, and who was
  * behind it is shown as what it is without it. A connection that is lost begins the present lock
- * again.
+ * again. In a list, a lock that may not be read is left out.
  *
  * To break a lock is to ask its holder: a line is added to what its node says, which it reads at
  * its next renewal, or at once if it listens. Then its node is watched until it is gone. By force
@@ -243,6 +243,7 @@ static void ask_nodes(struct snib__zk *z, struct snib__zk_look *look)
 {
     char lock[SNIB__ZK_PATH_ROOM];
     struct snib__instant now = snib__now();
+    look->hidden = false;
     snib__zk_lock_path(z, look->names[look->name_at], lock);
     if (!look->query->prefix &&
         !snib__zk_ask_since(&z->at, SNIB__ZK_ASK_SYNC, NULL, SNIB__ZK_SYNC, lock, false, now)) {
@@ -251,6 +252,15 @@ static void ask_nodes(struct snib__zk *z, struct snib__zk_look *look)
     }
     asked(z, look, snib__zk_ask(&z->at, SNIB__ZK_ASK_TOKEN, look, SNIB__ZK_GET_DATA, lock, false));
     asked(z, look, snib__zk_ask(&z->at, SNIB__ZK_ASK_NODES, look, SNIB__ZK_CHILDREN, lock, false));
+}
+
+static void notice_left_out(struct snib__zk *z, const struct snib__zk_look *look)
+{
+    if (look->left_out) {
+        snprintf(z->session->notice, sizeof z->session->notice,
+                 "left out: %zu below %.100s that this user may not read", look->left_out,
+                 base_path(z));
+    }
 }
 
 void snib__zk_look_step(struct snib__zk *z, struct snib__zk_look *look)
@@ -266,6 +276,7 @@ void snib__zk_look_step(struct snib__zk *z, struct snib__zk_look *look)
         if (look->name_at < look->name_count) {
             ask_nodes(z, look);
         } else {
+            notice_left_out(z, look);
             snib__zk_look_finish(z, look, SNIB_OK, NULL);
         }
         break;
@@ -289,7 +300,12 @@ static void end_lock(struct snib__zk *z, struct snib__zk_look *look)
         choose_victims(z, look);
         return;
     }
-    tell(look, look->names[look->name_at++]);
+    if (look->hidden) {
+        look->left_out++;
+    } else {
+        tell(look, look->names[look->name_at]);
+    }
+    look->name_at++;
     forget_sights(look);
     snib__zk_look_step(z, look);
 }
@@ -407,13 +423,20 @@ static void on_marked(struct snib__zk *z, struct snib__zk_look *look,
     }
 }
 
-static bool denied(struct snib__zk *z, struct snib__zk_look *look,
+/* In a list, a node of others that we may not read is left out: it need not even be a lock. */
+static bool denied(struct snib__zk *z, struct snib__zk_look *look, int kind,
                    const struct snib__zk_answer *answer)
 {
     if (answer->error != SNIB__ZK_NO_AUTH) {
         return false;
     }
-    snib__zk_look_finish(z, look, SNIB_EDENIED, "the servers refuse to show it");
+    if (look->query->prefix && kind != SNIB__ZK_ASK_NAMES) {
+        look->hidden = true;
+        return false;
+    }
+    snib__zk_look_finish(z, look, SNIB_EDENIED,
+                         "the servers refuse to show it to this user; USER:PASSWORD@ of somebody "
+                         "who may, or another ACL there");
     return true;
 }
 
@@ -425,7 +448,7 @@ void snib__zk_look_answered(struct snib__zk *z, const struct snib__zk_call *call
         return;
     }
     look->under_way--;
-    if (!look->examines && denied(z, look, answer)) {
+    if (!look->examines && denied(z, look, call->kind, answer)) {
         return;
     }
     switch (call->kind) {
@@ -485,6 +508,7 @@ void snib__zk_look_submit(struct snib__query *query, enum snib__zk_look_stage st
 {
     struct snib__zk *z = snib__zk_of(query->session);
     struct snib__zk_look *look = query->state;
+    z->session->notice[0] = '\0';
     look->query = query;
     look->stage = stage;
     look->due_ns = snib__now().boot_ns + z->session->timeout_ms * SNIB__MS;

@@ -36,6 +36,8 @@ struct snib__zk_look {
     bool asked; /* the service may have heard of it */
     bool evicts;
     bool examines;
+    bool hidden; /* something of the present lock may not be read */
+    size_t left_out;
     char **names; /* locks to look at */
     size_t name_count, name_room, name_at;
     struct snib__zk_sight *sights;

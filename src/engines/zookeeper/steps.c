@@ -230,7 +230,9 @@ void snib__contender_step(struct snib__contender *c)
 static void refuse_error(struct snib__contender *c, int32_t error, const char *what)
 {
     if (error == SNIB__ZK_NO_AUTH) {
-        snib__contender_refuse(c, SNIB__FAILED, SNIB_EDENIED, "%s: no right to %s below %.100s",
+        snib__contender_refuse(c, SNIB__FAILED, SNIB_EDENIED,
+                               "%s: no right to %s below %.100s; USER:PASSWORD@ of somebody who "
+                               "may, or another ACL there",
                                "the servers refuse", what, c->lock);
     } else if (error == SNIB__ZK_UNIMPLEMENTED) {
         snib__contender_refuse(c, SNIB__FAILED, SNIB_ENOTSUP,
