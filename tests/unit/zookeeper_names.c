@@ -200,6 +200,25 @@ TEST(a_reader_waits_for_the_nearest_writer_only)
     CHECK(place.held);
 }
 
+/* Else "place 3" would be said of the one whom a status shows as the first who waits. */
+TEST(readers_who_hold_are_not_counted_as_waiters)
+{
+    const char *const *nodes =
+        NODES("c-__READ__0000000005", "a-__READ__0000000001", "b-__READ__0000000002",
+              "w-lock-0000000003", "v-lock-0000000006");
+    struct snib__zk_place place = place_of(nodes, "w-lock-0000000003", SNIB_EXCLUSIVE, 1);
+    CHECK_UINT(place.before, ==, 2);
+    CHECK_UINT(place.holders, ==, 2);
+    place = place_of(nodes, "c-__READ__0000000005", SNIB_SHARED, 1);
+    CHECK_UINT(place.before, ==, 3);
+    CHECK_UINT(place.holders, ==, 2);
+    place = place_of(nodes, "v-lock-0000000006", SNIB_EXCLUSIVE, 1);
+    CHECK_UINT(place.before, ==, 4);
+    CHECK_UINT(place.holders, ==, 2);
+    nodes = NODES("w-lock-0000000001", "a-__READ__0000000002", "b-__READ__0000000003");
+    CHECK_UINT(place_of(nodes, "b-__READ__0000000003", SNIB_SHARED, 1).holders, ==, 1);
+}
+
 TEST(so_many_of_a_counted_lock_hold_as_there_are_permits)
 {
     const char *const *nodes =

@@ -111,7 +111,7 @@ struct snib__contender {
     int64_t first_reader;
     struct snib__zk_record drawn; /* about to be written into the lock's node */
     enum snib__status end;        /* what the release will be answered with */
-    unsigned in_the_way, before;
+    unsigned in_the_way, before, holders;
     unsigned sorts; /* of the others, when they were last listed */
     enum snib__zk_sort next_sort;
     char next[SNIB__ZK_SIBLING_MOST + 1];  /* what is watched, if it is a sibling */

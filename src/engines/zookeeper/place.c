@@ -57,11 +57,28 @@ static void note_before(struct snib__zk_place *out, const struct snib__zk_conten
     }
 }
 
+/* How many hold, of those before us: readers up to the first writer, or one writer. */
+static unsigned count_holders(struct snib__zk_reader r, int64_t first_writer)
+{
+    int32_t count;
+    unsigned readers = 0;
+    snib__zk_get_count(&r, &count);
+    for (int32_t i = 0; i < count && !r.bad; i++) {
+        struct snib__zk_text node;
+        snib__zk_get_text(&r, &node);
+        struct snib__zk_contender_name other = snib__zk_parse(node);
+        readers += snib__zk_reads(other.sort) && other.sequence < first_writer ? 1 : 0;
+    }
+    return readers > 0 ? readers : 1;
+}
+
 bool snib__zk_place(struct snib__zk_reader *r, const struct snib__zk_self *self,
                     struct snib__zk_place *out)
 {
     int32_t count;
     int64_t nearest = 0, farthest = 0;
+    int64_t first_writer = self->sequence;
+    const struct snib__zk_reader start = *r;
     *out = (struct snib__zk_place){.first_reader = -1};
     snib__zk_get_count(r, &count);
     for (int32_t i = 0; i < count && !r->bad; i++) {
@@ -80,6 +97,9 @@ bool snib__zk_place(struct snib__zk_reader *r, const struct snib__zk_self *self,
             continue;
         }
         out->sorts |= 1U << other.sort;
+        if (!snib__zk_reads(other.sort) && other.sequence < first_writer) {
+            first_writer = other.sequence;
+        }
         if (other.sequence <= self->sequence) {
             note_before(out, &other, node, self, &nearest, &farthest);
         }
@@ -87,6 +107,10 @@ bool snib__zk_place(struct snib__zk_reader *r, const struct snib__zk_self *self,
     snib__zk_get_stat(r, &out->parent);
     unsigned room = self->mode == SNIB_COUNTED ? self->permits : 1;
     out->held = out->listed && !out->clash && out->in_the_way < room;
+    out->holders = self->mode == SNIB_COUNTED ? room : 1;
+    if (!r->bad && !out->held && out->before > 1 && snib__zk_reads(out->first_sort)) {
+        out->holders = count_holders(start, first_writer);
+    }
     return !r->bad;
 }
 

@@ -16,10 +16,11 @@ struct snib__zk_self {
 };
 
 struct snib__zk_place {
-    bool listed;     /* it is there itself */
-    bool clash;      /* somebody before it uses the lock as another kind */
-    bool held;       /* nobody is in the way */
-    unsigned before; /* contenders with smaller numbers */
+    bool listed;      /* it is there itself */
+    bool clash;       /* somebody before it uses the lock as another kind */
+    bool held;        /* nobody is in the way */
+    unsigned before;  /* contenders with smaller numbers */
+    unsigned holders; /* of those before it, if it is not held */
     unsigned in_the_way;
     int64_t first_reader; /* the smallest number of a reader, its own included; -1: none */
     unsigned clash_permits;

@@ -401,12 +401,11 @@ static void refuse_kind(struct snib__contender *c, unsigned permits)
 
 static void tell_queued(struct snib__contender *c)
 {
-    unsigned holders = c->mode == SNIB_COUNTED ? c->permits : 1;
     struct snib__result queued = {
         .status = SNIB__QUEUED,
         .holder = c->rival.who[0] ? c->rival.who : NULL,
         .holder_token = c->rival.token,
-        .place = (int)(c->before + 1 > holders ? c->before + 1 - holders : 1),
+        .place = (int)(c->before + 1 > c->holders ? c->before + 1 - c->holders : 1),
     };
     c->standing = SNIB__ZK_WAITING;
     if (c->owed || c->queued) {
@@ -445,6 +444,7 @@ static void on_list(struct snib__contender *c, struct snib__zk_answer *answer)
         place = (struct snib__zk_place){.listed = false};
     }
     c->before = place.before;
+    c->holders = place.holders;
     c->in_the_way = place.in_the_way;
     c->first_reader = place.first_reader;
     c->sorts = place.sorts;
