@@ -219,6 +219,17 @@ TEST(readers_who_hold_are_not_counted_as_waiters)
     CHECK_UINT(place_of(nodes, "b-__READ__0000000003", SNIB_SHARED, 1).holders, ==, 1);
 }
 
+/* They see every name: a writer behind them need not be warned of Curator's. */
+TEST(readers_of_our_own_are_not_taken_for_curators)
+{
+    static const char own[] = "_c_9f9f5111-f7b2-8a78-9f1f-1ddde5ebc2dd-__READ__0000000001";
+    static const char curators[] = "_c_9f9f5111-f7b2-4a78-9f1f-1ddde5ebc2dd-__READ__0000000002";
+    static const char writer[] = "w-lock-0000000003";
+    CHECK_UINT(place_of(NODES(own, writer), writer, SNIB_EXCLUSIVE, 1).sorts, ==, 0);
+    CHECK_UINT(place_of(NODES(own, curators, writer), writer, SNIB_EXCLUSIVE, 1).sorts, ==,
+               1U << SNIB__ZK_READER);
+}
+
 TEST(so_many_of_a_counted_lock_hold_as_there_are_permits)
 {
     const char *const *nodes =

@@ -19,6 +19,14 @@ static bool same(struct snib__zk_text text, const char *name)
     return text.size == size && memcmp(text.at, name, size) == 0;
 }
 
+/* A reader of snib's, which sees every name: its UUID is of version 8, Curator's are of 4. */
+static bool our_reader(struct snib__zk_text node, enum snib__zk_sort sort)
+{
+    enum { VERSION_AT = 3 + 14 };
+    return sort == SNIB__ZK_READER && node.size > 3 + SNIB__ZK_GUID_SIZE &&
+           memcmp(node.at, "_c_", 3) == 0 && node.at[VERSION_AT] == '8';
+}
+
 /* Does this one, which is before us, use the lock as another kind? */
 static bool clashes(const struct snib__zk_contender_name *other, const struct snib__zk_self *self)
 {
@@ -96,7 +104,9 @@ bool snib__zk_place(struct snib__zk_reader *r, const struct snib__zk_self *self,
             out->listed = true;
             continue;
         }
-        out->sorts |= 1U << other.sort;
+        if (!our_reader(node, other.sort)) {
+            out->sorts |= 1U << other.sort;
+        }
         if (!snib__zk_reads(other.sort) && other.sequence < first_writer) {
             first_writer = other.sequence;
         }

@@ -24,7 +24,7 @@ struct snib__zk_place {
     unsigned in_the_way;
     int64_t first_reader; /* the smallest number of a reader, its own included; -1: none */
     unsigned clash_permits;
-    unsigned sorts;            /* bits 1 << sort of all contenders but itself */
+    unsigned sorts; /* bits 1 << sort of all contenders but itself and readers of snib's */
     struct snib__zk_text next; /* of those in the way, the nearest */
     enum snib__zk_sort next_sort;
     struct snib__zk_text first; /* of all before it */
