@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Three servers: the leader killed, a follower cut off from the leader, no quorum.
+ * Three servers: the leader killed, a follower cut off from the leader, the leader from both of
+ * them, no quorum.
  *
  * To cut one link and nothing else, members reach each other's quorum port through a proxy each. A
  * follower notices that only after a while (syncLimit), and serves on meanwhile.
@@ -218,6 +219,45 @@ TEST_LIMIT(a_client_that_knows_more_servers_leaves_one_that_is_cut_off, 60)
     }
     CHECK_INT(snib_state(lease), ==, SNIB_HELD);
     give(&lease);
+    snib_close(client);
+}
+
+/* ---- A leader cut off from its followers -------------------------------------------------- */
+
+/* It leads on until it misses them (syncLimit) and answers syncs meanwhile, by itself. They have
+ * lost their power, come back, do not find it, elect another; and that one ends the session. Only
+ * what a majority takes part in may keep a lock. */
+TEST_LIMIT(behind_a_leader_that_is_cut_off_a_lock_ends_in_time, 60)
+{
+    struct holder *holder = check_shared(sizeof *holder);
+    char others[512];
+    holder->log = overlap_open(10000);
+    begin_with_links();
+    int one = (leader + 1) % ZOOKEEPER_MEMBERS, two = (leader + 2) % ZOOKEEPER_MEMBERS;
+    snprintf(holder->url, sizeof holder->url, "%s", url_of(members[leader].port, "ttl=1s"));
+    snprintf(others, sizeof others, "zookeeper://127.0.0.1:%d,127.0.0.1:%d/snib?ttl=30s",
+             members[one].port, members[two].port);
+    pid_t pid = check_spawn(hold, holder);
+    check_flag_wait(&holder->held, PATIENCE_MS);
+    for (int from = 0; from < ZOOKEEPER_MEMBERS; from++) {
+        if (from != leader) {
+            proxy_door(&links[from][leader], PROXY_DARK);
+            proxy_set(&links[from][leader], PROXY_BOTH, PROXY_STALL, 0);
+            server_kill(&members[from]);
+        }
+    }
+    server_start(&members[one]);
+    server_start(&members[two]);
+    snib *client = client_of(others);
+    snib_lease *lease = NULL;
+    snib_options options = waiting(check_ms(PATIENCE_MS));
+    options.flags = SNIB_RETRY; /* there is no quorum until they have elected one */
+    CHECK_INT(snib_acquire(&lease, client, "report", &options, NULL), ==, SNIB_OK);
+    believe(holder->log, lease, 500000000, NULL);
+    give(&lease);
+    check_flag_set(&holder->stop);
+    check_join(pid, 2 * PATIENCE_MS);
+    overlap_assert(holder->log);
     snib_close(client);
 }
 

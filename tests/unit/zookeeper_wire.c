@@ -65,6 +65,10 @@ TEST(a_multi_has_its_parts_and_an_end)
             "\0\0\0\5\0\xff\xff\xff\xff\0\0\0\2/a\0\0\0\1x\xff\xff\xff\xff"
             "\0\0\0\2\0\xff\xff\xff\xff\0\0\0\4/a/b\xff\xff\xff\xff"
             "\xff\xff\xff\xff\1\xff\xff\xff\xff");
+    CHECK(snib__zk_put_proof(&out, 12, "/a"));
+    MUST_BE("\0\0\0\x24\0\0\0\x0c\0\0\0\x0e"
+            "\0\0\0\x0d\0\xff\xff\xff\xff\0\0\0\2/a\xff\xff\xff\xff"
+            "\xff\xff\xff\xff\1\xff\xff\xff\xff");
 }
 
 TEST(a_frame_is_whole_or_not_there_yet)

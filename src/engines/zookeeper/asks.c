@@ -27,15 +27,14 @@ void snib__contender_ask(struct snib__contender *c, enum snib__zk_kind kind, enu
     snib__contender_asked(c, snib__zk_ask(&c->zk->at, kind, c, op, path, watch));
 }
 
-/* Is our name there? Behind a sync, so that the answer knows of everything that was done before. */
+/* Is our name there? The answer knows of everything that was done before. */
 void snib__contender_ask_find(struct snib__contender *c)
 {
     struct snib__zk_session *at = &c->zk->at;
     struct snib__instant now = snib__now();
-    snib__contender_asked(
-        c,
-        snib__zk_ask_since(at, SNIB__ZK_ASK_SYNC, NULL, SNIB__ZK_SYNC, c->lock, false, now) &&
-            snib__zk_ask_since(at, SNIB__ZK_ASK_FIND, c, SNIB__ZK_CHILDREN, c->lock, false, now));
+    snib__contender_asked(c, snib__zk_ask_proof(at, c->lock, now) &&
+                                 snib__zk_ask_since(at, SNIB__ZK_ASK_FIND, c, SNIB__ZK_CHILDREN,
+                                                    c->lock, false, now));
 }
 
 /* What becomes of a node that is held. Nothing waits for the answer. */

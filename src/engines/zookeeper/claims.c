@@ -4,18 +4,20 @@
  *
  * Safety. At most one exclusive holder at any time, as long as the service keeps its word: a node
  * that ends with its session, numbers that grow, and one order of writes for everybody. What a
- * holder believes is bounded by its own clock: the session is proved by a request that the leader
- * took part in, a create or a sync, and counts from before that was sent, for as long as the leader
- * keeps a session it has heard of (session.c). Pings and plain reads prove nothing: a follower that
- * is cut off from the leader answers them long after the leader has ended the session and let the
- * next one in.
+ * holder believes is bounded by its own clock: the session is proved by a transaction, which the
+ * leader and a majority took part in, and counts from before that was sent, for as long as the
+ * leader keeps a session it has heard of (session.c). Pings and plain reads prove nothing: a
+ * follower that is cut off from the leader answers them long after the leader has ended the session
+ * and let the next one in. Nor does a sync: a leader that is cut off from the others answers it by
+ * itself until it misses them, while they have elected another, and that one has ended the session.
  *
- * A renewal of many claims is one sync and then a read of each node: still there, of this session,
- * and nobody has asked for it to be given up. The service that is cut off, or a quorum that is
- * lost, does not answer the sync: UNKNOWN, and the lease runs out on our side first. A session that
- * the service ended is told for all at once. How it fails: a service that loses data it has
- * acknowledged, or whose leader's clock runs more than a tenth faster than ours, may let a second
- * one in; the token, the number of the transaction that made the node, tells them apart.
+ * A renewal of many claims is one transaction that changes nothing and then a read of each node:
+ * still there, of this session, and nobody has asked for it to be given up. A server that is cut
+ * off, or without a quorum, does not answer the former: UNKNOWN, and the lease runs out on our side
+ * first. A session that the service ended is told for all at once. How it fails: a service that
+ * loses data it has acknowledged, or whose leader's clock runs more than a tenth faster than ours,
+ * may let a second one in; the token, the number of the transaction that made the node, tells them
+ * apart.
  */
 #include "engines/zookeeper/claims.h"
 
@@ -106,8 +108,7 @@ void snib__zk_renew(struct snib__claim *const claims[], size_t n)
     struct snib__instant now = snib__now();
     bool was_idle = idle(z);
     bool asks = z->at.ready && !z->at.link.ending &&
-                snib__zk_ask_since(&z->at, SNIB__ZK_ASK_SYNC, NULL, SNIB__ZK_SYNC,
-                                   z->base[0] ? z->base : "/", false, now);
+                snib__zk_ask_proof(&z->at, z->base[0] ? z->base : "/", now);
     for (size_t i = 0; i < n; i++) {
         struct snib__contender *c = ((struct snib__zk_ticket *)claims[i]->state)->contender;
         if (asks) {

@@ -9,14 +9,16 @@
  * turn from a random one on, with growing pauses after each round.
  *
  * Safety: how long a session lives. The leader ends a session T after it last heard of it. What a
- * follower hears it tells the leader only when that asks, every half tick; an answered request, a
- * sync or a write, proves that the session lived at that moment, and not that the leader has heard
- * of it at that moment. A session is at least two ticks, unless the service was told otherwise, so
- * half a tick is at most T/4: what was answered here and sent T/4 before a proof has reached the
- * leader when that proof has its answer. So the lease of a proof counts from the latest such
- * request, or from the latest welcome, which comes from the leader itself. There is one every T/12,
- * if need be a ping. The lease is 5/8 of T at most: what is certain even if the link between
- * follower and leader is cut the moment after the answer.
+ * follower hears it tells the leader only when that asks, every half tick; an answered transaction,
+ * a create or one that changes nothing, proves that the session lived at that moment, and that
+ * whoever leads later begins to count later; not that the leader has heard of it at that moment. A
+ * sync proves less: a leader answers it alone, also one that leads nobody any more. A session is at
+ * least two ticks, unless the service was told otherwise, so half a tick is at most T/4: what was
+ * answered here and sent T/4 before a proof has reached the leader when that proof has its answer.
+ * So the lease of a proof counts from the latest such request, or from the latest welcome, which
+ * comes from the leader itself. There is one every T/12, if need be a ping. The lease is 5/8 of T
+ * at most: what is certain even if the link between follower and leader is cut the moment after the
+ * answer.
  */
 #include "engines/zookeeper/session.h"
 
@@ -257,6 +259,12 @@ bool snib__zk_ask_set_and_delete(struct snib__zk_session *s, enum snib__zk_kind 
            appended(s, snib__zk_put_set_and_delete(&s->link.out, s->xid, path, data, removed), now);
 }
 
+bool snib__zk_ask_proof(struct snib__zk_session *s, const char *path, struct snib__instant sent)
+{
+    return expect(s, SNIB__ZK_ASK_PROOF, NULL, sent) &&
+           appended(s, snib__zk_put_proof(&s->link.out, s->xid, path), sent);
+}
+
 bool snib__zk_ask_trial(struct snib__zk_session *s, enum snib__zk_kind kind, void *subject,
                         const char *below, const struct snib__zk_right *rights)
 {
@@ -272,7 +280,20 @@ static bool ends_connection(int32_t error, enum snib__zk_kind kind)
 {
     return error == SNIB__ZK_SESSION_EXPIRED || error == SNIB__ZK_SESSION_MOVED ||
            error == SNIB__ZK_CONNECTION_LOSS || error == SNIB__ZK_NOT_READ_ONLY ||
-           error == SNIB__ZK_THROTTLED || (kind == SNIB__ZK_ASK_SYNC && error != SNIB__ZK_OK);
+           error == SNIB__ZK_THROTTLED ||
+           ((kind == SNIB__ZK_ASK_SYNC || kind == SNIB__ZK_ASK_PROOF) && error != SNIB__ZK_OK);
+}
+
+/* The servers say of a transaction that was carried out, and had nothing to do, what each part of
+ * it met. A node that is not there, or not to be seen, is proof as well. */
+static int32_t proof_error(struct snib__zk_answer *answer)
+{
+    int32_t error;
+    int part;
+    if (answer->error != SNIB__ZK_OK || !snib__zk_get_multi(&answer->body, &error, &part)) {
+        return answer->error;
+    }
+    return error == SNIB__ZK_NO_NODE || error == SNIB__ZK_NO_AUTH ? SNIB__ZK_OK : error;
 }
 
 static void on_answered(struct snib__zk_link *l, const struct snib__zk_call *call,
@@ -280,6 +301,9 @@ static void on_answered(struct snib__zk_link *l, const struct snib__zk_call *cal
 {
     struct snib__zk_session *s = l->owner;
     char why[80];
+    if (call->kind == SNIB__ZK_ASK_PROOF) {
+        answer->error = proof_error(answer);
+    }
     if (ends_connection(answer->error, (enum snib__zk_kind)call->kind)) {
         snprintf(why, sizeof why, "the server ended the connection with error %d",
                  (int)answer->error);

@@ -24,7 +24,8 @@ enum snib__zk_kind {
     SNIB__ZK_ASK_WATCH,
     SNIB__ZK_ASK_DELETE,
     SNIB__ZK_ASK_RENEW,
-    SNIB__ZK_ASK_SYNC, /* nobody's: an error ends the connection */
+    SNIB__ZK_ASK_SYNC,  /* nobody's: an error ends the connection */
+    SNIB__ZK_ASK_PROOF, /* the same */
     SNIB__ZK_ASK_CLOSE,
     SNIB__ZK_ASK_NAMES, /* a query's */
     SNIB__ZK_ASK_NODES,
@@ -105,6 +106,9 @@ bool snib__zk_ask_set(struct snib__zk_session *, enum snib__zk_kind, void *subje
                       const char *path, const char *data, int32_t version);
 bool snib__zk_ask_set_and_delete(struct snib__zk_session *, enum snib__zk_kind, void *subject,
                                  const char *path, const char *data, const char *removed);
+/* That the session lives: a majority of the servers answers this, or nobody. What is asked behind
+ * it knows of everything that was done before. */
+bool snib__zk_ask_proof(struct snib__zk_session *, const char *path, struct snib__instant sent);
 bool snib__zk_ask_trial(struct snib__zk_session *, enum snib__zk_kind, void *subject,
                         const char *below, const struct snib__zk_right *);
 

@@ -5,7 +5,7 @@
  *   ABSENT --create--> MAKING --> PRESENT: unplaced -> blocked -> waiting -> first -> held
  *                        | cut                  ^---------------------'
  *                        v
- *                     ASTRAY --sync, list--> NAMED --read--> PRESENT, or ABSENT
+ *                     ASTRAY --proof, list--> NAMED --read--> PRESENT, or ABSENT
  *   PRESENT --delete--> ABSENT
  *
  * One function says what comes next; answers only write down what is known. So a connection that is
@@ -14,7 +14,7 @@
  * Safety. The list is asked for behind our own create, in the same session: it has our node and
  * every older one that is still there, whatever server answers. Numbers only grow, so nobody comes
  * before us later. Whether an answer that was lost had been a grant is decided by a list behind a
- * sync in the same session; only if our name is not there is it asked for again. An attempt that is
+ * proof in the same session; only if our name is not there is it asked for again. An attempt that is
  * given up is answered when its node is known to be gone; if that takes too long, the contender
  * goes on without its claim until it is, or until the session is over.
  *

@@ -198,6 +198,19 @@ bool snib__zk_put_set_and_delete(struct snib__buffer *b, int32_t xid, const char
     return true;
 }
 
+bool snib__zk_put_proof(struct snib__buffer *b, int32_t xid, const char *path)
+{
+    enum { PART = 9 };
+    if (!begin(b, 2 * PART + text_size(path) + 4, xid, SNIB__ZK_MULTI)) {
+        return false;
+    }
+    put_part(b, SNIB__ZK_CHECK, false);
+    put_text(b, path);
+    put_int(b, -1);
+    put_part(b, -1, true);
+    return true;
+}
+
 bool snib__zk_put_trial(struct snib__buffer *b, int32_t xid, const char *below,
                         const struct snib__zk_right *rights)
 {
@@ -368,7 +381,7 @@ bool snib__zk_get_multi(struct snib__zk_reader *r, int32_t *error, int *part)
             }
         } else if (type == SNIB__ZK_SET_DATA) {
             snib__zk_get_stat(r, &stat);
-        } else if (type != SNIB__ZK_DELETE) {
+        } else if (type != SNIB__ZK_DELETE && type != SNIB__ZK_CHECK) {
             r->bad = true;
         }
     }

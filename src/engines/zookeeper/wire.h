@@ -20,6 +20,7 @@ enum snib__zk_op {
     SNIB__ZK_SYNC = 9,
     SNIB__ZK_PING = 11,
     SNIB__ZK_CHILDREN = 12, /* getChildren2: the names, and what there is to know of the parent */
+    SNIB__ZK_CHECK = 13,    /* a part of a multi */
     SNIB__ZK_MULTI = 14,
     SNIB__ZK_CREATE2 = 15, /* and tells what was made */
     SNIB__ZK_CONTAINER = 19,
@@ -103,6 +104,9 @@ bool snib__zk_put_set(struct snib__buffer *, int32_t xid, const char *path, cons
 /* Both or none: write into the one, remove the other. */
 bool snib__zk_put_set_and_delete(struct snib__buffer *, int32_t xid, const char *path,
                                  const char *data, const char *removed);
+
+/* A transaction that changes nothing: it looks at a node, whatever its version. */
+bool snib__zk_put_proof(struct snib__buffer *, int32_t xid, const char *path);
 
 /* The parts of a trial, in their order. The last one fails if none before it has. */
 enum {
