@@ -298,6 +298,31 @@ TEST_LIMIT(numbers_that_are_nearly_used_up_are_refused_early, 60)
 
 /* ---- Cut off ---------------------------------------------------------------------------- */
 
+/* It begins at zero again, and hangs up on whoever has seen more than that. */
+TEST_LIMIT(a_server_that_lost_its_data_is_used_again, 60)
+{
+    char data[256];
+    server_zookeeper(&server, NULL);
+    snib *client = client_of(url_of(server.port, "ttl=1s&timeout=1s"));
+    for (int i = 0; i < 5; i++) { /* the new one must not catch up by chance */
+        snib_lease *before = take(client, "report");
+        give(&before);
+    }
+    snib_lease *lease = take(client, "report");
+    server_kill(&server);
+    snprintf(data, sizeof data, "rm -r %s/data", server.folder);
+    CHECK_INT(system(data), ==, 0);
+    server_start(&server);
+    snib_lease *other = NULL;
+    snib_options options = waiting(check_ms(PATIENCE_MS));
+    options.flags = SNIB_RETRY;
+    CHECK_INT(snib_acquire(&other, client, "other", &options, NULL), ==, SNIB_OK);
+    CHECK_INT(snib_state(lease), ==, SNIB_LOST);
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    give(&other);
+    snib_close(client);
+}
+
 TEST_LIMIT(a_server_that_can_only_be_read_grants_nothing, 60)
 {
     static struct server members[ZOOKEEPER_MEMBERS];

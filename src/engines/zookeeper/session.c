@@ -8,6 +8,12 @@
  * then is a new one asked for: so nothing of the old one can turn up later. Servers are tried in
  * turn from a random one on, with growing pauses after each round.
  *
+ * Servers hang up on whoever has seen more than they know: they lag behind, or have lost their data
+ * and never will know. After a whole session's time without a connection nothing is held any more,
+ * and so every other round says nothing of what was seen: then they tell whether the session is
+ * over. If it is not, it is resumed as usual; and ended, if they hang up on that again, because
+ * what they show is too old to go on with.
+ *
  * Safety: how long a session lives. The leader ends a session T after it last heard of it. What a
  * follower hears it tells the leader only when that asks, every half tick; an answered transaction,
  * a create or one that changes nothing, proves that the session lived at that moment, and that
@@ -99,7 +105,7 @@ static void on_connected(struct snib__zk_link *l)
 {
     struct snib__zk_session *s = l->owner;
     struct snib__zk_hello hello = {
-        .last_seen = s->id ? l->zxid : 0,
+        .last_seen = s->id && !s->doubts ? l->zxid : 0,
         .timeout_ms = (int32_t)s->wanted_ms,
         .session = s->id,
         .password = s->password,
@@ -113,6 +119,7 @@ static void on_connected(struct snib__zk_link *l)
 static void forget(struct snib__zk_session *s)
 {
     s->id = 0;
+    s->doubts = s->alive = false;
     s->link.zxid = 0;
     memset(s->password, 0, sizeof s->password);
     memset(s->pulses, 0, sizeof s->pulses);
@@ -126,7 +133,17 @@ static void on_welcomed(struct snib__zk_link *l, struct snib__zk_reader *r)
         snib__zk_link_end(l, 0, "the server does not speak ZooKeeper's protocol");
         return;
     }
-    if (welcome.timeout_ms <= 0 || welcome.session == 0) {
+    bool over = welcome.timeout_ms <= 0 || welcome.session == 0;
+    if (!over && s->doubts && !s->alive) {
+        s->doubts = false;
+        s->alive = true;
+        snib__zk_link_end(l, 0, "the session is not over");
+        return;
+    }
+    if (over || s->doubts) {
+        if (!over && snib__zk_put_bare(&l->out, s->xid + 1, SNIB__ZK_CLOSE)) {
+            snib__zk_link_flush(l);
+        }
         snib__zk_link_end(l, 0, "the session is over");
         s->tried = 0; /* the server is there: ask it for a new one */
         forget(s);
@@ -145,7 +162,7 @@ static void on_welcomed(struct snib__zk_link *l, struct snib__zk_reader *r)
     s->pinged_ns = 0;
     s->tried = 0;
     s->pause_ms = 0;
-    s->denied = false;
+    s->denied = s->alive = false;
     l->limit_ns = limit_ms(s) * MS;
     s->core->reconnects += s->connected_before ? 1U : 0U;
     s->connected_before = true;
@@ -175,10 +192,13 @@ static void on_down(struct snib__zk_link *l)
     bool was_ready = s->ready;
     s->ready = false;
     s->pinged_ns = 0;
+    s->left_ns = was_ready ? now_ns : s->left_ns;
     explain(s);
     s->retry_ns = now_ns;
     if (s->tried >= hosts || s->denied) {
         s->tried = 0;
+        s->doubts =
+            s->id && !s->doubts && l->closed_mute && now_ns - s->left_ns > s->granted_ms * MS;
         s->pause_ms = s->pause_ms ? s->pause_ms * 2 : PAUSE_FIRST_MS;
         s->pause_ms = s->pause_ms > PAUSE_MOST_MS ? PAUSE_MOST_MS : s->pause_ms;
         s->retry_ns = now_ns + snib__jitter(s->pause_ms * MS);

@@ -74,11 +74,14 @@ struct snib__zk_session {
     bool connected_before;
     bool keeps;  /* somebody wants it: contenders, queries */
     bool denied; /* credentials were refused */
+    bool doubts; /* all hang up on it: ask whether it is over */
+    bool alive;  /* it was not, when that was asked last */
     char why[400];
 
     int64_t said_ns;   /* the last request */
     int64_t pinged_ns; /* an answer is waited for; 0: none */
     int64_t greeted_ns, touched_ns;
+    int64_t left_ns;                 /* when the last connection that was welcomed had ended */
     int64_t pulses[SNIB__ZK_PULSES]; /* sending times of requests that were answered */
     size_t pulse;
 };
