@@ -431,6 +431,7 @@ TEST(nodes_of_a_user_are_for_that_user)
     snib_options options = waiting(0);
     CHECK_INT(snib_acquire(&none, again, "report", &options, &error), ==, SNIB_EBUSY);
     CHECK_INT(snib_acquire(&none, other, "report", &options, &error), ==, SNIB_EDENIED);
+    CHECK_INT(snib_acquire(&none, other, "another", &options, &error), ==, SNIB_EDENIED);
     must_find(again, "/private may be listed", "nodes below /private may be made, written and");
     must_find(other, "/private may not be listed", "may not make nodes below /private");
     CHECK_INT(count_at(ann, "report"), ==, 1);

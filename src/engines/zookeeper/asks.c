@@ -79,6 +79,7 @@ void snib__contender_ask_create(struct snib__contender *c)
     char path[SNIB__ZK_PATH_ROOM], data[SNIB__ZK_DATA_ROOM];
     snprintf(data, sizeof data, "%s %s", z->who, c->claim->label);
     snib__contender_path(c, c->stem, path);
+    c->denied = false;
     if (c->needs_parents) {
         c->needs_parents = false;
         ask_parents(c);

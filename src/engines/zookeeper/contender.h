@@ -89,7 +89,8 @@ struct snib__contender {
     bool broken;        /* somebody asked for it to be given up */
     bool renewing;      /* a renewal is under way */
     bool listening;     /* counted in session->attend */
-    bool needs_parents; /* the lock's node is not there */
+    bool needs_parents; /* the lock's node is not there, */
+    bool denied;        /* and may not be made by us */
     bool foreign;       /* a dead process's: of another session */
     bool queued;        /* the core was told that it stands in line */
     enum snib__verb verb;

@@ -14,8 +14,8 @@
  * Safety. The list is asked for behind our own create, in the same session: it has our node and
  * every older one that is still there, whatever server answers. Numbers only grow, so nobody comes
  * before us later. Whether an answer that was lost had been a grant is decided by a list behind a
- * proof in the same session; only if our name is not there is it asked for again. An attempt that is
- * given up is answered when its node is known to be gone; if that takes too long, the contender
+ * proof in the same session; only if our name is not there is it asked for again. An attempt that
+ * is given up is answered when its node is known to be gone; if that takes too long, the contender
  * goes on without its claim until it is, or until the session is over.
  *
  * The tokens of readers. A reader has the token of the last writer, which has left it in the lock's
@@ -280,11 +280,11 @@ static void on_create(struct snib__contender *c, const struct snib__zk_call *cal
     struct snib__zk_text path;
     struct snib__zk_stat stat;
     c->presence = SNIB__ZK_ABSENT;
-    if (answer->error == SNIB__ZK_NO_NODE && c->trials++ < TRIALS_MOST) {
+    if (answer->error == SNIB__ZK_NO_NODE && !c->denied && c->trials++ < TRIALS_MOST) {
         c->needs_parents = true;
     } else if (answer->error != SNIB__ZK_OK) {
         if (c->aim == SNIB__ZK_HOLD) {
-            refuse_error(c, answer->error, "create a node");
+            refuse_error(c, c->denied ? SNIB__ZK_NO_AUTH : answer->error, "create a node");
         }
     } else {
         c->presence = SNIB__ZK_ASTRAY; /* unless the answer makes sense */
@@ -304,6 +304,11 @@ static void on_parent(struct snib__contender *c, const struct snib__zk_answer *a
 {
     if (answer->error == SNIB__ZK_UNIMPLEMENTED && !c->zk->no_containers) {
         c->zk->no_containers = true; /* create will find no node, and come back */
+    }
+    if (answer->error == SNIB__ZK_NO_AUTH) {
+        c->denied = true; /* unless that one is there, and the next is made */
+    } else if (answer->error == SNIB__ZK_OK || answer->error == SNIB__ZK_NODE_EXISTS) {
+        c->denied = false;
     }
 }
 
