@@ -245,6 +245,31 @@ TEST_LIMIT(a_session_survives_a_restart_of_the_server, 60)
     snib_close(client);
 }
 
+/* Restarted with a smaller bound for sessions: what the holder was promised is too long now. */
+TEST_LIMIT(a_session_that_is_resumed_for_less_time_is_not_believed_for_more, 60)
+{
+    char path[256];
+    server_zookeeper(&server, "'\"$(cat bound)\"'"); /* read by the shell that starts it */
+    proxy_start(&proxy, server.port);
+    snib *client = client_of(url_of(proxy.port, "session=20s"));
+    snib_lease *lease = take(client, "report");
+    server_kill(&server);
+    snprintf(path, sizeof path, "%s/bound", server.folder);
+    FILE *bound = fopen(path, "w");
+    CHECK(bound != NULL && fputs("maxSessionTimeout=1000", bound) >= 0 && fclose(bound) == 0);
+    server_start(&server);
+    check_sleep_ms(1500); /* the session is resumed */
+    proxy_set(&proxy, PROXY_BOTH, PROXY_STALL, 0);
+    snib *next = client_of(url_of(server.port, "ttl=1s"));
+    snib_lease *second = take(next, "report");
+    CHECK_INT(snib_left_ms(lease), <=, 0);
+    CHECK_INT(snib_state(lease), ==, SNIB_LOST);
+    give(&second);
+    snib_close(next);
+    snib_release(&lease, NULL);
+    snib_close(client);
+}
+
 TEST_LIMIT(random_faults_never_let_two_in, 120)
 {
     struct world *world = world_new();

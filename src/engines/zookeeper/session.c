@@ -140,14 +140,17 @@ static void on_welcomed(struct snib__zk_link *l, struct snib__zk_reader *r)
         snib__zk_link_end(l, 0, "the session is not over");
         return;
     }
-    if (over || s->doubts) {
+    /* Leases were counted by the longer time, and the leader counts by this one now. */
+    bool shorter = s->id && welcome.timeout_ms < s->granted_ms;
+    if (over || shorter || s->doubts) {
         if (!over && snib__zk_put_bare(&l->out, s->xid + 1, SNIB__ZK_CLOSE)) {
             snib__zk_link_flush(l);
         }
         snib__zk_link_end(l, 0, "the session is over");
         s->tried = 0; /* the server is there: ask it for a new one */
         forget(s);
-        s->upcalls->over(s, "the session at the servers is over");
+        s->upcalls->over(s, shorter && !over ? "the servers have shortened the session"
+                                             : "the session at the servers is over");
         return;
     }
     if (welcome.read_only) {
