@@ -4,7 +4,7 @@
  *
  * Each server of the URL is asked what it is, one after the other and on a connection of its own,
  * by the word that ZooKeeper has for that, `srvr`. Meanwhile the session does what a renewal does:
- * a sync, and a look at the base path; and tries what a lock does (trial.c), which leaves nothing.
+ * a proof, and a look at the base path; and tries what a lock does (trial.c), which leaves nothing.
  * One examination at a time; others wait for it.
  */
 #include "engines/zookeeper/examine.h"
@@ -191,7 +191,7 @@ static void tell_session(const struct snib__zk *z, struct snib__zk_look *look)
              (double)at->granted_ms * 5 / 8e3);
     tell(look, less ? SNIB_WARNING : SNIB_GOOD, "session", text,
          less ? "a smaller ttl= or session=, or a larger maxSessionTimeout of the servers" : NULL);
-    snprintf(text, sizeof text, "%.1f ms for a sync and a look", (double)look->round_ns / 1e6);
+    snprintf(text, sizeof text, "%.1f ms for what a renewal asks", (double)look->round_ns / 1e6);
     bool slow = look->round_ns > at->granted_ms * SNIB__MS / 12;
     tell(look, slow ? SNIB_WARNING : SNIB_GOOD, "latency", text,
          slow ? "a longer session, or servers that are nearer" : NULL);
@@ -203,7 +203,7 @@ static void ask_session(struct snib__zk *z, struct snib__zk_look *look)
     const char *path = z->base[0] ? z->base : "/";
     struct snib__instant now = snib__now();
     if (look->stage == SNIB__ZK_LOOK_PROBE && z->at.ready && !look->under_way &&
-        snib__zk_ask_since(&z->at, SNIB__ZK_ASK_SYNC, NULL, SNIB__ZK_SYNC, path, false, now) &&
+        snib__zk_ask_proof(&z->at, path, now) &&
         snib__zk_ask_since(&z->at, SNIB__ZK_ASK_PROBE, look, SNIB__ZK_CHILDREN, path, false, now)) {
         look->under_way++;
         look->asked = true;

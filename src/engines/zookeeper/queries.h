@@ -44,7 +44,7 @@ struct snib__zk_look {
     size_t sight_count;
     struct snib__zk_record record;
     struct snib__zk_probe *probe; /* examine.c */
-    int64_t round_ns;             /* examine: how long a sync took */
+    int64_t round_ns;             /* examine: how long a proof took */
     int32_t error;                /* examine: of a look at the base path */
     struct snib__zk_trial trial;
 };
