@@ -113,7 +113,7 @@ void fault(void)
         site_step(world.master, 1 + span_ns(20000) / MS);
     } else if ((at -= c->forget_scripts) < 0) {
         master()->model.known_scripts = 0;
-    } else if ((at -= c->break_lock) < 0) {
+    } else if (at < c->break_lock) {
         break_lock(m, name, false);
     } else {
         break_lock(m, name, true);

@@ -19,7 +19,7 @@
 /* With a zero behind them, so that numbers in there can be read as text. */
 void bytes_add(struct bytes *b, const void *at, size_t size)
 {
-    if (b->size + size + 1 > b->room) {
+    if (!b->at || b->size + size + 1 > b->room) {
         b->room = b->size + size + 32 + b->room / 2;
         b->at = realloc(b->at, b->room);
         assert(b->at);

@@ -146,6 +146,7 @@ static int redis_run(lua_State *l, bool protected)
     if (argc == 0 || argc > CALL_ARGS) {
         return luaL_error(l, "Please specify at least one argument for this redis.call() call");
     }
+    argv[0] = (struct arg){"", 0};
     for (int i = 0; i < argc; i++) {
         if (lua_type(l, i + 1) == LUA_TNUMBER) {
             int n = snprintf(numbers[i], sizeof numbers[i], "%.17g", lua_tonumber(l, i + 1));

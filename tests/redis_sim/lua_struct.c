@@ -107,7 +107,7 @@ static uint64_t get_integer(const unsigned char *at, const struct format *f, boo
     for (size_t i = 0; i < f->size; i++) {
         value = value << 8 | at[f->big ? i : f->size - 1 - i];
     }
-    if (is_signed && f->size < 8 && value >> (8 * f->size - 1) & 1) {
+    if (is_signed && f->size > 0 && f->size < 8 && value >> (8 * f->size - 1) & 1) {
         value |= ~UINT64_C(0) << (8 * f->size);
     }
     return value;

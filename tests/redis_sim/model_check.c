@@ -180,7 +180,7 @@ static struct arg word(const char *text)
 
 static void both_words(const char *line)
 {
-    struct arg argv[40];
+    struct arg argv[40] = {{"", 0}};
     int argc = 0;
     while (*line) {
         size_t size = strcspn(line, " ");
@@ -447,7 +447,7 @@ TEST_CASE(a_replica_of_the_model_refuses_what_a_replica_refuses, 60, no_seed)
 static void both_script(const struct snib__command *command, int64_t now_us)
 {
     static char text[40000];
-    struct arg argv[SNIB__COMMAND_MOST];
+    struct arg argv[SNIB__COMMAND_MOST] = {{"", 0}};
     int n =
         snprintf(text, sizeof text,
                  "local real = redis local redis = {call = function(c, ...) if c == 'TIME' then "

@@ -14,12 +14,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* NOLINTBEGIN(bugprone-reserved-identifier): the linker's names */
 int __real_close(int fd);
 ssize_t __real_recv(int fd, void *bytes, size_t size, int flags);
 ssize_t __real_send(int fd, const void *bytes, size_t size, int flags);
 int __wrap_close(int fd);
 ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags);
 ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags);
+/* NOLINTEND(bugprone-reserved-identifier) */
 
 struct wire *wire_of(int fd)
 {

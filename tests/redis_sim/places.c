@@ -80,8 +80,10 @@ void snib__runid_note(const char *folder, const char *where, const struct snib__
 
 /* ---- Sleeping --------------------------------------------------------------------------- */
 
+/* NOLINTBEGIN(bugprone-reserved-identifier): the linker's name */
 bool __wrap_snib__sleep(struct snib__session *session, struct pollfd fds[], size_t n,
                         int64_t until_ns);
+/* NOLINTEND(bugprone-reserved-identifier) */
 
 bool __wrap_snib__sleep(struct snib__session *session, struct pollfd fds[], size_t n,
                         int64_t until_ns)
