@@ -164,7 +164,8 @@ static int check_agreement(const struct parts *parts, const char *text, snib_err
         snib__span_length(secret) == snib__span_length(parts->password)) {
         return 0;
     }
-    if (secret.to == text + strlen(text)) {
+    const char *at = strrchr(text, '@');
+    if (secret.to == text + strlen(text) && (at == NULL || at < parts->hosts.to)) {
         return 0; /* a bad port: reading the hosts says so */
     }
     if (secret.to != parts->user.to && secret.to != parts->password.to) {
