@@ -58,6 +58,9 @@ bool without_break(void);
 /* Generous for what has no reason to last: a loaded machine under a sanitizer is slow. */
 enum { PATIENCE_MS = 15000 };
 
+/* A wait that is over soon; where a server answers, not before a busy one has said anything. */
+int64_t brief_ms(void);
+
 snib *client_at(const char *url);
 snib *client_here(void); /* at place() */
 

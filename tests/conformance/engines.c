@@ -231,6 +231,11 @@ bool with_leases(void)
     return has(SNIB_TRAIT_LEASED);
 }
 
+int64_t brief_ms(void)
+{
+    return with_leases() ? check_ms(1000) : 50;
+}
+
 bool with_break(void)
 {
     return has(SNIB_TRAIT_BREAKS);
