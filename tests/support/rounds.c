@@ -156,11 +156,6 @@ static int64_t deaf_once(struct fake_state *engine, int n)
         int64_t margin = judge(stage_fake_lock(engine, name_of(i)), plays[i].job);
         worst_ns = margin < worst_ns ? margin : worst_ns;
     }
-    /* KILL does not come early. On a busy machine a job may not have run for its last moments,
-     * but hardly all of them. */
-    int64_t ttl_ns = check_ms(DEAF_TTL_MS) * MS;
-    int64_t margin_ns = ttl_ns / 20 < 500 * MS ? ttl_ns / 20 : 500 * MS;
-    CHECK_INT(worst_ns, <=, margin_ns * 3 / 2 + EARLY_NS);
     return worst_ns;
 }
 
@@ -175,6 +170,10 @@ void rounds_deaf(int rounds)
         int64_t margin = deaf_once(engine, n);
         worst_ns = margin < worst_ns ? margin : worst_ns;
     }
+    /* KILL does not come early. On a busy machine a job, and all those beside it, may not have run
+     * for their last moments, but hardly all of them. */
+    int64_t ttl_ns = check_ms(DEAF_TTL_MS) * MS;
+    CHECK_INT(worst_ns, <=, (ttl_ns / 20 < 500 * MS ? ttl_ns / 20 : 500 * MS) + EARLY_NS);
     printf("# %d rounds: the job was dead at least %.1f ms before the deadline, 10 %% of the ttl "
            "of %d ms before others may enter\n",
            rounds, (double)worst_ns / 1e6, check_ms(DEAF_TTL_MS));
