@@ -123,6 +123,7 @@ static snib *new_client(void)
     snib__list_init(&client->renewals);
     client->renewals_most = 2000; /* some 30 ms of a server's time */
     snib__list_init(&client->requests);
+    snib__list_init(&client->inquiries);
     snib__list_init(&client->all_holds);
     snib__list_init(&client->works);
     snib__list_init(&client->waiters);
@@ -419,8 +420,8 @@ void snib_close(snib *client)
     client->opened = false;
     snib__works_join(client);
     end_holds(client);
-    client->inside--;
-    snib__unlock_unref(client);
+    snib__inquiries_end(client);
+    snib__leave_closed(client);
 }
 
 /* ---- What it promises ------------------------------------------------------------------- */

@@ -48,6 +48,8 @@ struct snib {
     bool manual;                 /* no threads: the simulation turns the crank */
     bool used;                   /* an acquire has been made */
     unsigned inside;             /* threads in a call */
+    unsigned inside_for_calls;   /* of them, those that want nothing but a callback's end */
+    bool left_behind;            /* closed with some inside: the last one's to free */
     struct snib__waiter *closer; /* snib_close waiting for holds and threads to go */
     struct snib__timer close_timer;
 
@@ -57,6 +59,7 @@ struct snib {
     unsigned renewals_out;      /* of those sent, not answered */
     unsigned renewals_most;     /* so many */
     struct snib__list requests; /* all that are not finished */
+    struct snib__list inquiries;
     struct snib__table tickets; /* the asynchronous ones */
     snib_ticket last_ticket;
     struct snib__timers timers;
@@ -71,6 +74,7 @@ struct snib {
 
     bool driving;            /* a thread is in engine->drive */
     int64_t driven_until_ns; /* that it was told */
+    bool resting;            /* sleeps, and does not poll what the engine would */
     bool answered;           /* something was, since it is */
     bool submitted;          /* something new went to the engine since the driver last looked */
     struct snib__sleeper sleeper; /* of the driver */
@@ -121,6 +125,9 @@ static inline bool snib__must_drive(const snib *client)
 
 int snib__open_engine(snib **out, const struct snib__engine *engine, const char *url, bool manual,
                       snib_error *err);
+
+/* inspect.c: those the engine has not finished, once it is closed */
+void snib__inquiries_end(snib *client);
 
 /* work.c: all that were ended before they were done */
 void snib__works_join(snib *client);

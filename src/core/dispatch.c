@@ -137,7 +137,13 @@ static bool runs_about(const snib *client, const void *about)
 void snib__calls_wait(snib *client, const void *about)
 {
     while (!runs_here(client) && runs_about(client, about)) {
+        client->inside_for_calls++;
+        if (client->closer) {
+            snib__close_check(client); /* it may be that callback which closes */
+        }
+        snib__hand_over(client);
         pthread_cond_wait(&client->call_ended, &client->lock);
+        client->inside_for_calls--;
     }
 }
 

@@ -222,12 +222,29 @@ void snib__rouse(struct snib__session *session)
 void snib__close_check(snib *client)
 {
     if (client->closer && !client->closer->ready && client->holds == 0 &&
-        client->session.undoing == 0 && client->inside <= 1) {
+        client->session.undoing == 0 && client->inside <= 1 + client->inside_for_calls) {
         snib__wake(client, client->closer);
     }
 }
 
 /* ---- Driving ---------------------------------------------------------------------------- */
+
+/* When something is due by itself: a timer, or what the engine asked for. */
+static int64_t next_moment(const snib *client)
+{
+    int64_t timer_ns = snib__timers_next(&client->timers);
+    int64_t wake_ns = client->session.wake_ns;
+    return wake_ns && wake_ns < timer_ns ? wake_ns : timer_ns;
+}
+
+/* Nothing is asked of the engine: only the clock, or another thread, can bring what is waited for.
+ * An engine that returned at once, again and again, would keep that thread from the mutex. */
+static void rest(snib *client)
+{
+    client->resting = true;
+    snib__sleep(&client->session, NULL, 0, next_moment(client));
+    client->resting = false;
+}
 
 static void drive(snib *client, const bool *ready)
 {
@@ -236,9 +253,13 @@ static void drive(snib *client, const bool *ready)
     client->submitted = false;
     if (!ready || !*ready) {
         client->answered = false;
-        client->session.wake_ns = 0; /* the engine says anew */
         client->driven_until_ns = due;
-        client->session.engine->drive(&client->session, due);
+        if (snib__must_drive(client)) {
+            client->session.wake_ns = 0; /* the engine says anew */
+            client->session.engine->drive(&client->session, due);
+        } else {
+            rest(client);
+        }
     }
     client->driving = false;
     snib__settle(client);
@@ -281,7 +302,8 @@ static void block(snib *client, struct snib__waiter *w)
 static void refresh_driver(snib *client)
 {
     if (client->sleeper.asleep &&
-        (client->submitted || snib__timers_next(&client->timers) < client->driven_until_ns)) {
+        (client->submitted || snib__timers_next(&client->timers) < client->driven_until_ns ||
+         (client->resting && snib__must_drive(client)))) {
         client->submitted = false;
         nudge(&client->sleeper);
     }
@@ -318,14 +340,6 @@ void snib__wake(snib *client, struct snib__waiter *w)
 }
 
 /* ---- The keeper ------------------------------------------------------------------------- */
-
-/* When something is due by itself: a timer, or what the engine asked for. */
-static int64_t next_moment(const snib *client)
-{
-    int64_t timer_ns = snib__timers_next(&client->timers);
-    int64_t wake_ns = client->session.wake_ns;
-    return wake_ns && wake_ns < timer_ns ? wake_ns : timer_ns;
-}
 
 static void *keep(void *arg)
 {

@@ -26,6 +26,7 @@ struct found {
 
 struct inquiry {
     struct snib__query query;
+    struct snib__list link; /* in the client's list until it is finished */
     snib *client;
     struct kept *first, **last;
     struct found *findings, **last_finding;
@@ -98,9 +99,18 @@ void snib__finish(struct snib__query *query, int code, int sys, const char *reas
                    named ? "'" : "", query->name, named ? "': " : "",
                    reason ? reason : snib_strerror(code));
     }
+    snib__list_remove(&inquiry->link);
     inquiry->client->answered = true;
     inquiry->client->outstanding--;
     snib__wake(inquiry->client, &inquiry->waiter);
+}
+
+void snib__inquiries_end(snib *client)
+{
+    while (!snib__list_empty(&client->inquiries)) {
+        struct inquiry *i = SNIB__OF(client->inquiries.after, struct inquiry, link);
+        snib__finish(&i->query, SNIB_ECANCELED, 0, "the client was closed");
+    }
 }
 
 static void ask(struct inquiry *inquiry, void (*slot)(struct snib__query *))
@@ -116,11 +126,16 @@ static void ask(struct inquiry *inquiry, void (*slot)(struct snib__query *))
     }
     snib__waiter_init(&inquiry->waiter);
     snib__enter(client);
-    client->outstanding++;
-    client->submitted = true;
-    slot(&inquiry->query);
-    snib__settle(client);
-    snib__wait(client, &inquiry->waiter);
+    if (client->closing) {
+        inquiry->code = snib__fail(inquiry->err, SNIB_ESTATE, 0, "the client is closed");
+    } else {
+        client->outstanding++;
+        client->submitted = true;
+        snib__list_append(&client->inquiries, &inquiry->link);
+        slot(&inquiry->query);
+        snib__settle(client);
+        snib__wait(client, &inquiry->waiter);
+    }
     snib__leave(client);
     snib__waiter_end(&inquiry->waiter);
     free(inquiry->query.state);

@@ -45,16 +45,39 @@ static void end_call(snib *client)
     }
 }
 
+/* Give up the mutex, and so many references. What snib_close left to the threads that were still
+ * in a call is given up by the last of them. */
+static void unlock(snib *client, unsigned refs)
+{
+    if (client->left_behind && client->inside == 0) {
+        client->left_behind = false;
+        refs++;
+    }
+    client->refs -= refs;
+    bool last = client->refs == 0;
+    pthread_mutex_unlock(&client->lock);
+    if (last) {
+        client->destroy(client);
+    }
+}
+
 void snib__leave(snib *client)
 {
     end_call(client);
-    pthread_mutex_unlock(&client->lock);
+    unlock(client, 0);
 }
 
 void snib__leave_unref(snib *client)
 {
     end_call(client);
-    snib__unlock_unref(client);
+    unlock(client, 1);
+}
+
+void snib__leave_closed(snib *client)
+{
+    client->inside--;
+    client->left_behind = true;
+    unlock(client, 0);
 }
 
 void snib__unref(snib *client)
@@ -66,9 +89,5 @@ void snib__unref(snib *client)
 
 void snib__unlock_unref(snib *client)
 {
-    bool last = --client->refs == 0;
-    pthread_mutex_unlock(&client->lock);
-    if (last) {
-        client->destroy(client);
-    }
+    unlock(client, 1);
 }

@@ -216,6 +216,9 @@ struct snib__engine {
      *     do {
      *         handle what is ready, keep time;
      *     } while (snib__now().boot_ns < until_ns && !snib__sleep(session, fds, n, until_ns));
+     *
+     * It is not called, and may return early, while nothing is asked of the engine: no answer is
+     * owed, `attend` and `undoing` are 0, `wake_ns` has not come. The core then sleeps by itself.
      */
     void (*drive)(struct snib__session *, int64_t until_ns);
 
