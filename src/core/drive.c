@@ -257,7 +257,7 @@ static void drive(snib *client, const bool *ready)
         if (snib__must_drive(client)) {
             client->session.wake_ns = 0; /* the engine says anew */
             client->session.engine->drive(&client->session, due);
-        } else {
+        } else if (ready != &client->keeper_stops) { /* the keeper has a sleep of its own */
             rest(client);
         }
     }
