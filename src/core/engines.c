@@ -38,6 +38,7 @@ struct row {
 static const struct row rows[] = {
     {.scheme = "file", .built_in = &snib__engine_file},
     {.scheme = "redis", .built_in = &snib__engine_redis},
+    {.scheme = "rediss", .built_in = &snib__engine_redis},
     {.scheme = "unix", .built_in = &snib__engine_redis},
     {.scheme = "zookeeper", .built_in = &snib__engine_zookeeper},
     {.scheme = "zookeepers", .built_in = &snib__engine_zookeeper},
@@ -152,7 +153,6 @@ static bool module_of(char *out, size_t size, const char *scheme)
 
 /* Schemes that people try, and what to do instead as long as they are not there. */
 static const char *const not_yet[][2] = {
-    {"rediss", "TLS to Redis is not there yet: use a tunnel, or unix:///SOCKET"},
     {"redis+sentinel", "Redis Sentinel is not there yet: name the master itself, redis://HOST"},
     {"redis+cluster", "Redis Cluster is not there yet"},
     {"redlock", "Redlock is not there yet"},

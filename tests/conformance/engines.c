@@ -20,6 +20,7 @@
 #include "conformance.h"
 #include "server.h"
 #include "server_zookeeper.h"
+#include "tls_link.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,23 @@ static void start_redis(char *url, size_t size)
     static struct server redis;
     server_redis(&redis, NULL);
     snprintf(url, size, "redis://127.0.0.1:%d?quarantine=no", redis.port);
+}
+
+/* The same server by its port for TLS. Its certificate stays in the folder of this case, and is not
+ * what is tried here: tests/faults/redis_tls.c has that. */
+static void start_rediss(char *url, size_t size)
+{
+    static struct server redis;
+    char port[12], file[256];
+    server_init(&redis, "rediss");
+    snprintf(port, sizeof port, "%d", redis.ports[1]);
+    snprintf(file, sizeof file, "%s", tls_file("good.pem"));
+    server_redis_prepare(&redis, (const char *const[]){"--tls-port", port, "--tls-cert-file", file,
+                                                       "--tls-key-file", file, "--tls-auth-clients",
+                                                       "no", NULL});
+    server_start(&redis);
+    snprintf(url, size, "rediss://127.0.0.1:%s?quarantine=no&ca=%s", port,
+             tls_file("authority.crt"));
 }
 
 /* A name for a place that no other case has, now or earlier. */
@@ -89,6 +107,7 @@ static void make_zookeeper_place(char *url, size_t size, const char *server)
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
     {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_redis_place},
+    {.name = "rediss", .scheme = "rediss", .start = start_rediss, .make_place = make_redis_place},
     {.name = "zookeeper", /* whoever joins a line reads who is in it: many are the square of it */
      .scheme = "zookeeper",
      .many = 1000,

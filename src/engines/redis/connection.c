@@ -26,13 +26,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define DRIPS_MOST 4             /* time-outs that one answer may take, however busily it arrives */
 #define STALE_NS (50 * SNIB__MS) /* idle for longer: test it before use */
 #define REDIAL_NS (20 * SNIB__MS) /* a Unix socket whose queue is full */
 #define RING_FIRST 16
+#define TLS_ALERT 21 /* the first byte of what a server with TLS says to those without */
 #define GATE_OPEN UINT64_MAX
 
 void snib__connection_init(struct snib__connection *c,
@@ -104,16 +104,18 @@ void snib__connection_drop(struct snib__connection *c, void *subject)
 static void reset(struct snib__connection *c)
 {
     snib__dial_end(&c->dial);
+    snib__stream_close(c->stream);
     if (c->fd >= 0) {
         close(c->fd);
     }
     snib__reader_free(c->reader);
     snib__buffer_free(&c->out);
     c->fd = -1;
+    c->stream = NULL;
     c->reader = NULL;
     c->state = SNIB__CONNECTION_DOWN;
     c->listens = c->ending = c->retiring = c->answered = false;
-    c->appended = c->written = 0;
+    c->appended = c->written = c->offered = 0;
     c->gate = GATE_OPEN;
     c->redial_ns = 0;
 }
@@ -156,7 +158,7 @@ void snib__connection_lose(struct snib__connection *c, enum snib__loss how, int 
 {
     struct snib__redis_call *ring = c->ring;
     size_t first = c->first, count = c->count, room = c->room;
-    uint64_t written = c->written;
+    uint64_t offered = c->offered;
     explain(c, sys, why);
     /* Those who are told may ask anew: by then this is a connection that is down, and its ring is
      * empty. */
@@ -165,7 +167,7 @@ void snib__connection_lose(struct snib__connection *c, enum snib__loss how, int 
     reset(c);
     for (size_t i = 0; i < count; i++) {
         struct snib__redis_call *call = &ring[(first + i) & (room - 1)];
-        bool unsent = call->starts >= written && how == SNIB__LOSS_CUT;
+        bool unsent = call->starts >= offered && how == SNIB__LOSS_CUT;
         c->upcalls->lost(c, call, unsent ? SNIB__LOSS_UNSENT : how);
     }
     free(ring);
@@ -231,9 +233,9 @@ static void test_before_use(struct snib__connection *c)
     if (c->listens || snib__now().boot_ns - c->heard_ns < STALE_NS) {
         return;
     }
-    ssize_t n = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
-        snib__connection_lose(c, SNIB__LOSS_CUT, n < 0 ? errno : 0,
+    size_t got;
+    if (snib__stream_read(c->stream, &byte, 1, &got) != SNIB__STREAM_WANTS_READ) {
+        snib__connection_lose(c, SNIB__LOSS_CUT, snib__stream_sys(c->stream),
                               "the server closed an idle connection");
     }
 }
@@ -262,6 +264,25 @@ bool snib__connection_say(struct snib__connection *c, const struct snib__command
     return append(c, command);
 }
 
+/* Cut off before a first answer: a port for TLS does that to those without, and one that asks for
+ * certificates to those who have shown none (what it says about that is often lost by the cut). */
+static void end_cut(struct snib__connection *c, int sys, const char *how)
+{
+    char why[sizeof c->why];
+    const char *guess = "";
+    if (!c->answered && c->address->host) {
+        guess = c->address->tls ? " (does it want another certificate, cert=?)"
+                                : " (does it want TLS, rediss:?)";
+    }
+    snprintf(why, sizeof why, "%.200s%s", how, guess);
+    snib__connection_end(c, SNIB__LOSS_CUT, sys, why);
+}
+
+static void end_broken(struct snib__connection *c)
+{
+    end_cut(c, snib__stream_sys(c->stream), snib__stream_why(c->stream));
+}
+
 /* Bytes that may leave now. */
 static size_t sendable(const struct snib__connection *c)
 {
@@ -272,22 +293,22 @@ static size_t sendable(const struct snib__connection *c)
 
 void snib__connection_flush(struct snib__connection *c)
 {
-    size_t size;
+    size_t size, put;
     while (c->state == SNIB__CONNECTION_UP && !c->ending && (size = sendable(c)) > 0) {
-        ssize_t n = send(c->fd, c->out.bytes + c->out.from, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0) {
-            char text[64];
-            int sys = errno;
-            if (sys == EINTR) {
-                continue;
-            }
-            if (sys != EAGAIN && sys != EWOULDBLOCK) {
-                snib__connection_end(c, SNIB__LOSS_CUT, sys, strerror_r(sys, text, sizeof text));
-            }
-            return;
+        c->offered = c->written + size;
+        enum snib__streamed now =
+            snib__stream_write(c->stream, c->out.bytes + c->out.from, size, &put);
+        if (now == SNIB__STREAM_FAILED) {
+            end_broken(c);
         }
-        c->written += (uint64_t)n;
-        snib__buffer_take(&c->out, (size_t)n);
+        if (now != SNIB__STREAM_DONE) {
+            break;
+        }
+        c->written += put;
+        snib__buffer_take(&c->out, put);
+    }
+    if (!c->address->tls) {
+        c->offered = c->written;
     }
 }
 
@@ -322,27 +343,32 @@ static void hand_out(struct snib__connection *c)
     }
 }
 
+/* Until nothing more is there, or known to be there. */
 static void receive(struct snib__connection *c)
 {
     char bytes[16384];
-    ssize_t n = sizeof bytes;
-    while (!c->ending && n == sizeof bytes) {
-        n = recv(c->fd, bytes, sizeof bytes, MSG_DONTWAIT);
-        if (n > 0) {
+    size_t got = sizeof bytes;
+    while (!c->ending && (got == sizeof bytes || snib__stream_pending(c->stream) > 0)) {
+        switch (snib__stream_read(c->stream, bytes, sizeof bytes, &got)) {
+        case SNIB__STREAM_DONE:
             c->heard_ns = snib__now().boot_ns;
-            if (snib__reader_feed(c->reader, bytes, (size_t)n)) {
+            if (!c->answered && bytes[0] == TLS_ALERT) {
+                end_alien(c, "this port speaks TLS: rediss: instead of redis:");
+            } else if (snib__reader_feed(c->reader, bytes, got)) {
                 hand_out(c);
             } else {
                 end_alien(c, "an answer of the server is larger than any can be");
             }
-        } else if (n == 0) {
-            snib__connection_end(c, SNIB__LOSS_CUT, 0, "the server closed the connection");
-        } else if (errno == EINTR) {
-            n = sizeof bytes;
-        } else if (errno != EAGAIN && errno != EWOULDBLOCK) {
-            char text[64];
-            int sys = errno;
-            snib__connection_end(c, SNIB__LOSS_CUT, sys, strerror_r(sys, text, sizeof text));
+            break;
+        case SNIB__STREAM_WANTS_READ:
+        case SNIB__STREAM_WANTS_WRITE:
+            return;
+        case SNIB__STREAM_END:
+            end_cut(c, 0, "the server closed the connection");
+            break;
+        case SNIB__STREAM_FAILED:
+            end_broken(c);
+            break;
         }
     }
 }
@@ -355,14 +381,12 @@ bool snib__connection_poll(const struct snib__connection *c, struct pollfd *p)
         *p = snib__dial_poll(&c->dial);
         return p->fd >= 0;
     }
-    if (c->state == SNIB__CONNECTION_UP) {
-        *p = (struct pollfd){.fd = c->fd, .events = POLLIN};
-        if (sendable(c) > 0) {
-            p->events |= POLLOUT;
-        }
-        return true;
+    if (c->state == SNIB__CONNECTION_DOWN) {
+        return false;
     }
-    return false;
+    bool to_write = c->state == SNIB__CONNECTION_UP && sendable(c) > 0;
+    *p = (struct pollfd){.fd = c->fd, .events = snib__stream_events(c->stream, to_write)};
+    return true;
 }
 
 bool snib__connection_ready(const struct snib__connection *c)
@@ -382,6 +406,27 @@ static void dial_failed(struct snib__connection *c)
     snib__connection_lose(c, SNIB__LOSS_UNREACHED, sys, c->dial.why);
 }
 
+static void start_step(struct snib__connection *c)
+{
+    switch (snib__stream_start(c->stream)) {
+    case SNIB__STREAM_DONE:
+        c->state = SNIB__CONNECTION_UP;
+        c->heard_ns = snib__now().boot_ns;
+        break;
+    case SNIB__STREAM_WANTS_READ:
+    case SNIB__STREAM_WANTS_WRITE:
+        break;
+    case SNIB__STREAM_END:
+    case SNIB__STREAM_FAILED: {
+        char why[sizeof c->why];
+        int sys = snib__stream_sys(c->stream);
+        snprintf(why, sizeof why, "%s", snib__stream_why(c->stream));
+        snib__connection_lose(c, SNIB__LOSS_UNREACHED, sys, why);
+        break;
+    }
+    }
+}
+
 static void dial_step(struct snib__connection *c)
 {
     switch (snib__dial_step(&c->dial, &c->fd)) {
@@ -393,21 +438,26 @@ static void dial_step(struct snib__connection *c)
     case SNIB__DIAL_DONE:
         break;
     }
+    const struct snib__address *a = c->address;
     snib__dial_end(&c->dial);
+    c->stream = snib__stream_open(c->fd, a->tls, a->host ? a->host : "localhost");
     c->reader = snib__reader_new();
-    if (!c->reader) {
+    if (!c->stream || !c->reader) {
         snib__connection_lose(c, SNIB__LOSS_UNREACHED, ENOMEM, "out of memory");
         return;
     }
-    c->state = SNIB__CONNECTION_UP;
-    c->heard_ns = snib__now().boot_ns;
+    c->state = SNIB__CONNECTION_STARTING;
+    start_step(c);
 }
 
 void snib__connection_step(struct snib__connection *c, short revents)
 {
     if (c->state == SNIB__CONNECTION_DIALLING) {
         dial_step(c);
-    } else if (c->state == SNIB__CONNECTION_UP && revents & (POLLIN | POLLHUP | POLLERR)) {
+    } else if (c->state == SNIB__CONNECTION_STARTING) {
+        start_step(c);
+    } else if (c->state == SNIB__CONNECTION_UP &&
+               revents & (POLLIN | POLLHUP | POLLERR | (c->address->tls ? POLLOUT : 0))) {
         receive(c);
     }
     snib__connection_flush(c);
@@ -437,7 +487,10 @@ static void expire_dial(struct snib__connection *c, int64_t now_ns)
 {
     char why[80];
     if (now_ns >= dialled_by_ns(c)) {
-        snprintf(why, sizeof why, "no connection within %.1f s",
+        snprintf(why, sizeof why, "no %s within %.1f s",
+                 c->state == SNIB__CONNECTION_STARTING
+                     ? "answer to the beginning of TLS (is this a port without?)"
+                     : "connection",
                  (double)c->address->timeout_ms / 1000);
         snib__connection_lose(c, SNIB__LOSS_UNREACHED, ETIMEDOUT, why);
     } else if (c->redial_ns && now_ns >= c->redial_ns) {
@@ -449,7 +502,7 @@ static void expire_dial(struct snib__connection *c, int64_t now_ns)
 void snib__connection_expire(struct snib__connection *c, int64_t now_ns)
 {
     char why[80];
-    if (c->state == SNIB__CONNECTION_DIALLING) {
+    if (c->state == SNIB__CONNECTION_DIALLING || c->state == SNIB__CONNECTION_STARTING) {
         expire_dial(c, now_ns);
         return;
     }
@@ -467,7 +520,7 @@ void snib__connection_expire(struct snib__connection *c, int64_t now_ns)
 
 int64_t snib__connection_next(const struct snib__connection *c)
 {
-    if (c->state == SNIB__CONNECTION_DIALLING) {
+    if (c->state == SNIB__CONNECTION_DIALLING || c->state == SNIB__CONNECTION_STARTING) {
         int64_t limit = dialled_by_ns(c);
         return c->redial_ns && c->redial_ns < limit ? c->redial_ns : limit;
     }

@@ -11,6 +11,7 @@
 #include "engines/redis/reply.h"
 #include "net/buffer.h"
 #include "net/dial.h"
+#include "net/stream.h"
 
 #include <poll.h>
 
@@ -19,7 +20,8 @@ struct snib__address {
     const char *host; /* NULL: a Unix socket at `path` */
     int port;
     const char *path;
-    int64_t timeout_ms; /* of connecting, of silence */
+    struct snib__tls *tls; /* NULL: no encryption */
+    int64_t timeout_ms;    /* of connecting, of silence */
 };
 
 /* Something asked of the server. */
@@ -62,6 +64,7 @@ struct snib__connection_upcalls {
 enum snib__connection_state {
     SNIB__CONNECTION_DOWN,
     SNIB__CONNECTION_DIALLING,
+    SNIB__CONNECTION_STARTING, /* the handshake of TLS */
     SNIB__CONNECTION_UP
 };
 
@@ -78,9 +81,11 @@ struct snib__connection {
     enum snib__loss how;
     struct snib__dial dial;
     int fd;
+    struct snib__stream *stream;
     struct snib__reader *reader;
     struct snib__buffer out;
     uint64_t appended, written; /* bytes of the stream */
+    uint64_t offered;           /* of them, those that may have left: TLS may keep some back */
     uint64_t gate;              /* bytes of it that may be written */
     struct snib__redis_call *ring;
     size_t first, count, room;
@@ -89,7 +94,7 @@ struct snib__connection {
     int64_t dialled_ns;
     int64_t redial_ns; /* a socket that was too busy to take us: again at this time; 0: no */
     int sys;
-    char why[120]; /* what ended the last connection */
+    char why[256]; /* what ended the last connection */
 };
 
 void snib__connection_init(struct snib__connection *, const struct snib__connection_upcalls *,

@@ -3,6 +3,7 @@
  * The Redis engine: its table, and the loop that drives its server.
  *
  *   redis://[[user][:password]@]host[:port][/db]      default port 6379
+ *   rediss://...                                       the same with TLS
  *   unix:///path/of/redis.sock
  *
  * Calls go down only; words that go up go through a struct of functions.
@@ -58,6 +59,13 @@ static const struct snib__param params[] = {
     [SNIB__REDIS_PASSING] = {"passing", SNIB__FLAG, "yes", 0, 1, NULL,
                              "one grant serves several threads of a process, up to 100 and for "
                              "50 ms, before another process has its turn"},
+    [SNIB__REDIS_CA] = {"ca", SNIB__TEXT, NULL, 1, 1000, NULL,
+                        "authorities to trust instead of the system's: a PEM file or a folder"},
+    [SNIB__REDIS_CERT] = {"cert", SNIB__TEXT, NULL, 1, 1000, NULL,
+                          "our certificate, for servers that ask for one"},
+    [SNIB__REDIS_KEY] = {"key", SNIB__TEXT, NULL, 1, 1000, NULL, "its key, if not in that file"},
+    [SNIB__REDIS_TLS] = {"tls", SNIB__CHOICE, "verify", 0, 0, "verify|insecure",
+                         "insecure: accept any certificate of the server"},
     [SNIB__REDIS_PARAMS] = {.name = NULL},
 };
 
@@ -234,7 +242,7 @@ static void drive(struct snib__session *session, int64_t until_ns)
 const struct snib__engine snib__engine_redis = {
     .abi = SNIB__ENGINE_ABI,
     .scheme = "redis",
-    .aliases = "unix",
+    .aliases = "rediss unix",
     .summary = "one Redis server: a hash per lock, scripts, direct hand-over",
     .promise = "one holder while the server keeps its data and its clock; restarts are waited out",
     .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_LEASED |

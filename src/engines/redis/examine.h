@@ -23,7 +23,7 @@ struct snib__examination {
     char inbox_broken[160]; /* "": it works */
     bool lost;              /* the server, or the way to it */
     enum snib__loss how;
-    char why[200]; /* also: why it has no time for us now; "": none of that */
+    char why[260]; /* also: why it has no time for us now; "": none of that */
 };
 
 void snib__examine(struct snib__query *);

@@ -62,7 +62,10 @@ static void tell_loss(const struct report *p)
         tell(p, SNIB_BAD, "address", "correct host and port in the URL", "%s: %s", where, e->why);
         break;
     case SNIB__LOSS_UNREACHED:
-        tell(p, SNIB_BAD, "address", "start the server, or correct host and port in the URL",
+        tell(p, SNIB_BAD, "address",
+             strstr(e->why, "certificate")
+                 ? "ca=FILE with its authority, or the name it is for"
+                 : "start the server, or correct host and port in the URL",
              "%s: %s", where, e->why);
         break;
     default:
@@ -84,6 +87,23 @@ static void tell_way(const struct report *p)
              (double)s->ttl_ms / 1000);
     } else {
         tell(p, SNIB_GOOD, "round trip", NULL, "%.2f ms", ms);
+    }
+}
+
+static void tell_tls(const struct report *p)
+{
+    const struct snib__node_settings *s = &p->r->settings;
+    if (s->unverified) {
+        tell(p, SNIB_WARNING, "tls", "ca=FILE with the authority of its certificate",
+             "the certificate is not verified (tls=insecure): anybody in between can grant locks "
+             "and read the password");
+    } else if (s->address.tls) {
+        tell(p, SNIB_GOOD, "tls", NULL, "its certificate is good, and for this name");
+    } else if (s->address.host && s->credentials.password[0] &&
+               strncmp(s->address.host, "127.", 4) != 0 &&
+               strcmp(s->address.host, "localhost") != 0 && strcmp(s->address.host, "::1") != 0) {
+        tell(p, SNIB_WARNING, "tls", "rediss:, if the server has a port for it",
+             "none: whoever sees the network reads the password");
     }
 }
 
@@ -290,6 +310,7 @@ void snib__findings_tell(struct snib__redis *r, const struct snib__examination *
         return;
     }
     tell_way(&p);
+    tell_tls(&p);
     tell_password(&p);
     tell_version(&p);
     tell_role(&p);

@@ -30,6 +30,10 @@ static void note(struct snib__node *node)
         snprintf(node->note, sizeof node->note,
                  "this server is %s %s: snib is tested with 6.2 and later", g->fitness.product,
                  g->fitness.version);
+    } else if (node->settings->unverified) {
+        snprintf(node->note, sizeof node->note,
+                 "the server's certificate is not verified (tls=insecure): anybody in between can "
+                 "grant locks and read the password");
     }
 }
 

@@ -43,6 +43,7 @@ struct snib__node_settings {
     struct snib__quarantine_rule quarantine;
     const char *prefix; /* of the inbox's name */
     bool may_evict;
+    bool unverified; /* TLS, with whatever certificate */
     char where[300]; /* "host:port", for people */
 };
 

@@ -28,6 +28,10 @@ enum {
     SNIB__REDIS_STATE,
     SNIB__REDIS_RETENTION,
     SNIB__REDIS_PASSING,
+    SNIB__REDIS_CA,
+    SNIB__REDIS_CERT,
+    SNIB__REDIS_KEY,
+    SNIB__REDIS_TLS,
     SNIB__REDIS_PARAMS
 };
 
@@ -101,6 +105,7 @@ struct snib__redis {
     struct snib__node_settings settings;
     struct snib__node node;
     char *password; /* "" for none */
+    struct snib__tls *tls;
     char database[12];
     struct snib__table bids; /* those that messages may be for, by owner id */
     struct snib__redis_line line;

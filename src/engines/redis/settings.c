@@ -4,6 +4,8 @@
  */
 #include "engines/redis/settings.h"
 
+#include "net/tls.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -99,6 +101,27 @@ static int read_place(struct snib__redis *r, snib_error *err)
     return read_db(r, url->path, err);
 }
 
+static int read_tls(struct snib__redis *r, snib_error *err)
+{
+    const union snib__value *values = r->session->values;
+    struct snib__tls_options options = {
+        .ca = values[SNIB__REDIS_CA].text,
+        .cert = values[SNIB__REDIS_CERT].text,
+        .key = values[SNIB__REDIS_KEY].text,
+        .insecure = values[SNIB__REDIS_TLS].number != 0,
+    };
+    if (strcmp(r->session->url->scheme, "rediss") != 0) {
+        bool given = options.ca || options.cert || options.key || options.insecure;
+        return given ? snib__fail(err, SNIB_EINVAL, 0,
+                                  "redis: ca=, cert=, key= and tls= are for rediss:")
+                     : SNIB_OK;
+    }
+    int rc = snib__tls_open(&r->tls, &options, err);
+    r->settings.address.tls = r->tls;
+    r->settings.unverified = options.insecure;
+    return rc;
+}
+
 /* CLIENT SETNAME takes printable ASCII without blanks; the prefix goes into records that are split
  * at blanks. */
 static int check_texts(const struct snib__session *session, snib_error *err)
@@ -121,6 +144,7 @@ int snib__settings_read(struct snib__redis *r, snib_error *err)
     struct snib__node_settings *s = &r->settings;
     int rc = check_texts(session, err);
     rc = rc < 0 ? rc : read_place(r, err);
+    rc = rc < 0 ? rc : read_tls(r, err);
     rc = rc < 0 ? rc : read_password(r, err);
     if (rc == SNIB_OK && session->url->user[0] && !r->password[0]) {
         rc = snib__fail(err, SNIB_EINVAL, 0,
@@ -146,6 +170,8 @@ int snib__settings_read(struct snib__redis *r, snib_error *err)
 
 void snib__settings_free(struct snib__redis *r)
 {
+    snib__tls_close(r->tls);
+    r->tls = NULL;
     if (r->password) {
         explicit_bzero(r->password, strlen(r->password));
         free(r->password);
