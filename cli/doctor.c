@@ -20,6 +20,8 @@ static const char help[] =
     "\n"
     "  -U, --url URL   the engine: file:, redis://HOST, ... ($SNIB_URL, snib.conf)\n"
     "      --json      for programs; see docs/json.md\n"
+    "      --acl       only print the line that gives a user of the server the rights\n"
+    "                  this URL needs, and no others; contacts nobody\n"
     "\n"
     "Status: 0 all good, 1 something to think about, 69 something to be mended;\n"
     "64 usage, 70 internal.\n";
@@ -144,10 +146,25 @@ static int examine(struct inquiry *inquiry)
     return rc < 0 ? client_fail(&error) : statuses[all.worst];
 }
 
+static int print_rights(const struct inquiry *inquiry)
+{
+    char line[SNIB_RIGHTS_SIZE];
+    snib_error error;
+    if (snib_rights(inquiry->client, line, sizeof line, &error) < 0) {
+        return client_fail(&error);
+    }
+    puts(line);
+    return 0;
+}
+
 int command_doctor(int argc, char *argv[])
 {
     struct inquiry inquiry = {0};
-    int status = inquiry_read(&inquiry, argc, argv, INQUIRY_URL | INQUIRY_PLACE, help);
+    int status =
+        inquiry_read(&inquiry, argc, argv, INQUIRY_URL | INQUIRY_PLACE | INQUIRY_ACL, help);
     status = status < 0 ? inquiry_open(&inquiry) : status;
-    return inquiry_end(&inquiry, status < 0 ? examine(&inquiry) : status);
+    if (status < 0) {
+        status = inquiry.acl ? print_rights(&inquiry) : examine(&inquiry);
+    }
+    return inquiry_end(&inquiry, status);
 }

@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { JSON = 256, NAMES, YES, FORCE, TOKEN, HELP };
+enum { JSON = 256, NAMES, YES, FORCE, TOKEN, ACL, HELP };
 
 static const struct known {
     struct option option;
@@ -30,6 +30,7 @@ static const struct known {
     {{"yes", no_argument, NULL, YES}, INQUIRY_YES},
     {{"force", no_argument, NULL, FORCE}, INQUIRY_YES},
     {{"token", required_argument, NULL, TOKEN}, INQUIRY_YES},
+    {{"acl", no_argument, NULL, ACL}, INQUIRY_ACL},
 };
 
 #define KNOWN (sizeof known / sizeof known[0])
@@ -60,6 +61,9 @@ static int one_option(struct inquiry *inquiry, int answer, const char *help)
         return -1;
     case FORCE:
         inquiry->force = true;
+        return -1;
+    case ACL:
+        inquiry->acl = true;
         return -1;
     case TOKEN:
         return token_read(&inquiry->token, optarg)
@@ -94,6 +98,9 @@ static int read_subject(struct inquiry *inquiry, int argc, char *argv[], unsigne
     }
     if (!inquiry->subject && which & INQUIRY_NEEDS) {
         return fail(STATUS_USAGE, "no lock named; see snib %s --help", argv[0]);
+    }
+    if (inquiry->json && inquiry->acl) {
+        return fail(STATUS_USAGE, "--acl and --json exclude each other");
     }
     if (inquiry->json && inquiry->names) {
         return fail(STATUS_USAGE, "--names and --json exclude each other");

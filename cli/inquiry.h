@@ -9,7 +9,7 @@
 
 /* What status, list, break and engines were asked, and the client they ask. */
 struct inquiry {
-    bool json, names, yes, force;
+    bool json, names, yes, force, acl;
     uint64_t token;      /* 0: not given */
     const char *subject; /* NAME or PREFIX; NULL: not given */
     snib *client;
@@ -23,7 +23,8 @@ enum {
     INQUIRY_YES = 4,     /* --yes, --force and --token */
     INQUIRY_SUBJECT = 8, /* may have an argument */
     INQUIRY_NEEDS = 16,  /* must have it */
-    INQUIRY_PLACE = 32   /* may have a URL as its argument */
+    INQUIRY_PLACE = 32,  /* may have a URL as its argument */
+    INQUIRY_ACL = 64     /* --acl */
 };
 
 /* Read the options. Answers -1 to go on, else the exit status. */

@@ -19,7 +19,7 @@ _snib_options_list='--url --names --json --help -U -h'
 _snib_options_break='--yes --force --token --url --json --help -U -h'
 _snib_options_guard='--token --help -h'
 _snib_options_engines='--json --help -h'
-_snib_options_doctor='--url --json --help -U -h'
+_snib_options_doctor='--url --json --acl --help -U -h'
 _snib_traits='fair shared counted leased ttl-per-lock token-span cross-host at-once
     survives-server-loss breaks lists'
 

@@ -129,6 +129,7 @@ complete -c snib -n "$asks; and __snib_needs_subject" -a '(__snib_locks)'
 complete -c snib -n '__snib_is list' -l names -d 'the names alone'
 complete -c snib -n '__snib_is break' -l yes -d 'do it'
 complete -c snib -n '__snib_is break' -l force -d 'take it away now'
+complete -c snib -n '__snib_is doctor' -l acl -d 'print the rights this URL needs'
 complete -c snib -n '__snib_is doctor; and __snib_needs_subject' -a '(__snib_urls)'
 complete -c snib -n '__snib_is break guard' -l token -x -d 'the fencing token'
 complete -c snib -n '__snib_is guard; and __snib_needs_subject' -F

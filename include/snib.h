@@ -440,6 +440,14 @@ typedef int snib_finding_fn(const snib_finding *, void *arg);
  */
 int snib_examine(snib *client, snib_finding_fn *each, void *arg, snib_error *err);
 
+/*
+ * What an administrator must allow so that this URL works, and nothing beyond it, as one line in
+ * the service's own language (Redis: ACL SETUSER ...); a password stands in it as PASSWORD.
+ * Contacts nobody. EINVAL when it does not fit; ENOTSUP where there is nothing to allow.
+ */
+#define SNIB_RIGHTS_SIZE 1024
+int snib_rights(snib *client, char *out, size_t size, snib_error *err);
+
 /* What a service exports about its locks: counters since snib_open, and two of the moment. */
 typedef struct snib_stats {
     size_t size;

@@ -845,6 +845,17 @@ struct snib {
             return std::move(out.all);
         }
 
+        /* What an administrator must allow for this URL, as one line: see snib_rights. */
+        [[nodiscard]] std::string rights() const
+        {
+            char line[SNIB_RIGHTS_SIZE];
+            snib_error why;
+            if (snib_rights(raw_, line, sizeof line, &why) < 0) {
+                throw snib::error(why);
+            }
+            return line;
+        }
+
         /* Counters since the client was opened, and two of the moment. */
         [[nodiscard]] snib_stats stats() const
         {

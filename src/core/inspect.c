@@ -260,3 +260,25 @@ int snib_examine(snib *client, snib_finding_fn *each, void *arg, snib_error *err
     }
     return inquiry.code;
 }
+
+int snib_rights(snib *client, char *out, size_t size, snib_error *err)
+{
+    if (!client || !out || size == 0) {
+        return snib__fail(err, SNIB_EINVAL, 0, "no client, or nowhere to put the line");
+    }
+    const struct snib__engine *engine = client->session.engine;
+    out[0] = '\0';
+    if (!snib__usable(client, err)) {
+        return SNIB_ESTATE;
+    }
+    if (!engine->rights) {
+        return snib__fail(err, SNIB_ENOTSUP, 0, "%s: there are no rights to be given here",
+                          engine->scheme);
+    }
+    int length = engine->rights(&client->session, out, size);
+    if (length < 0 || (size_t)length >= size) {
+        out[0] = '\0';
+        return snib__fail(err, SNIB_EINVAL, 0, "no room for a line of %d bytes", length + 1);
+    }
+    return SNIB_OK;
+}

@@ -235,6 +235,8 @@ struct snib__engine {
     /* For `snib doctor`: look at everything that decides what is promised here, and tell each
      * finding to snib__found. Harmless for those who hold locks. */
     void (*examine)(struct snib__query *);
+    /* See snib_rights: the line, cut to `size`, and how long it is. NULL: nothing to allow. */
+    int (*rights)(const struct snib__session *, char *out, size_t size);
 };
 
 /* ---- Upcalls ---------------------------------------------------------------------------- */

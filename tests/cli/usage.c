@@ -297,3 +297,19 @@ TEST(what_a_terminal_would_obey_is_not_said)
     check_one_line(said->err);
     CHECK(strpbrk(said->err, "\x9b\x1b") == NULL);
 }
+
+TEST(doctor_prints_the_rights_that_a_url_needs)
+{
+    const struct capture *said =
+        capture("doctor", "--acl", "redis://me:secret@h/3?prefix=a*b&quarantine=no");
+    CHECK_INT(said->status, ==, 0);
+    CHECK(strncmp(said->out, "ACL SETUSER me on >PASSWORD ", 28) == 0);
+    CHECK(strstr(said->out, " ~a\\*b:* &a\\*b:* ") != NULL);
+    CHECK(strstr(said->out, "+select") != NULL);
+    CHECK(strstr(said->out, "config") == NULL);
+    CHECK(strstr(said->out, "secret") == NULL);
+    said = capture("doctor", "--acl", "redis:");
+    CHECK(strstr(said->out, " ~snib:* ") != NULL && strstr(said->out, "+config|get") != NULL);
+    CHECK_INT(capture("doctor", "--acl")->status, ==, 69); /* file: */
+    CHECK_INT(capture("doctor", "--acl", "--json", "redis:")->status, ==, 64);
+}

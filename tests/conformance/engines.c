@@ -22,8 +22,11 @@
 #include "server_zookeeper.h"
 #include "tls_link.h"
 
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -83,6 +86,32 @@ static void make_redis_place(char *url, size_t size, const char *server)
     snprintf(url, size, "%s&prefix=%s", server, unique());
 }
 
+/* As a user who has just the rights that snib_rights says, for the keys of this place. */
+static void make_redis_acl_place(char *url, size_t size, const char *server)
+{
+    char line[SNIB_RIGHTS_SIZE], *gap, passfile[256];
+    const char *name = unique();
+    snprintf(passfile, sizeof passfile, "%s/passfile", check_tmpdir());
+    int fd = open(passfile, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(write(fd, "secret", 6) == 6);
+    close(fd);
+    snib *client = NULL;
+    int port = atoi(strrchr(server, ':') + 1);
+    snprintf(url, size, "redis://%s@127.0.0.1:%d?quarantine=no&prefix=%s&passfile=%s", name, port,
+             name, passfile);
+    CHECK_INT(snib_open(&client, url, NULL), ==, SNIB_OK);
+    CHECK_INT(snib_rights(client, line, sizeof line, NULL), ==, SNIB_OK);
+    snib_close(client);
+    gap = strstr(line, ">PASSWORD");
+    CHECK(gap != NULL);
+    memcpy(gap, ">secret  ", strlen(">PASSWORD"));
+    redisContext *c = redisConnect("127.0.0.1", port);
+    redisReply *reply = redisCommand(c, line); /* NOLINT: it has no '%' */
+    CHECK(reply != NULL && reply->type == REDIS_REPLY_STATUS);
+    freeReplyObject(reply);
+    redisFree(c);
+}
+
 static void start_zookeeper(char *url, size_t size)
 {
     static struct server zookeeper;
@@ -107,6 +136,10 @@ static void make_zookeeper_place(char *url, size_t size, const char *server)
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
     {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_redis_place},
+    {.name = "redis-acl",
+     .scheme = "redis",
+     .start = start_redis,
+     .make_place = make_redis_acl_place},
     {.name = "rediss", .scheme = "rediss", .start = start_rediss, .make_place = make_redis_place},
     {.name = "zookeeper", /* whoever joins a line reads who is in it: many are the square of it */
      .scheme = "zookeeper",

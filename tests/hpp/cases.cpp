@@ -700,6 +700,12 @@ CASE(an_examination_has_findings)
     CHECK(all[0].verdict >= snib::verdict::good && all[0].verdict <= snib::verdict::bad);
 }
 
+CASE(rights_are_a_line_for_the_server)
+{
+    CHECK(snib::client("redis://me:x@h").rights().find("ACL SETUSER me on >PASSWORD ") == 0);
+    CHECK(thrown([&] { (void)snib::client(url).rights(); }) == SNIB_ENOTSUP);
+}
+
 CASE(the_counters_are_those_of_the_client)
 {
     snib::client client(url);

@@ -133,6 +133,31 @@ TEST(an_examination_that_breaks_off_tells_nothing_but_why)
     snib_close(client);
 }
 
+static int some_rights(const struct snib__session *s, char *out, size_t size)
+{
+    (void)s;
+    return snprintf(out, size, "GRANT all");
+}
+
+TEST(rights_fit_or_are_refused)
+{
+    struct snib__engine engine = fake_engine;
+    snib *client = fake_client("fake://here"), *other = NULL;
+    char line[20];
+    CHECK_INT(snib_rights(client, line, sizeof line, NULL), ==, SNIB_ENOTSUP);
+    CHECK_STR(line, "");
+    engine.rights = some_rights;
+    CHECK_INT(snib__open_engine(&other, &engine, "fake://here", false, NULL), ==, SNIB_OK);
+    CHECK_INT(snib_rights(other, line, 10, NULL), ==, SNIB_OK);
+    CHECK_STR(line, "GRANT all");
+    CHECK_INT(snib_rights(other, line, 9, NULL), ==, SNIB_EINVAL);
+    CHECK_STR(line, "");
+    CHECK_INT(snib_rights(other, NULL, 9, NULL), ==, SNIB_EINVAL);
+    CHECK_INT(snib_rights(NULL, line, 9, NULL), ==, SNIB_EINVAL);
+    snib_close(other);
+    snib_close(client);
+}
+
 /* ---- Arguments -------------------------------------------------------------------------- */
 
 static void on_released(int code, const snib_error *err, void *arg)

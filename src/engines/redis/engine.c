@@ -10,6 +10,7 @@
  *
  *   engine.c                                          the slots, the loop
  *   handover.c    queries.c    examine.c findings.c   who waits; who asks; how is it
+ *   rights.c                                          what we must be allowed to do
  *   claims.c  attempts.c  breaks.c                    attempt, renew, release; who broke it
  *   asks.c    debts.c      bid.c
  *   layout.c      native*.c    scripts/               what is in the keys
@@ -26,6 +27,7 @@
 #include "engines/redis/examine.h"
 #include "engines/redis/handover.h"
 #include "engines/redis/queries.h"
+#include "engines/redis/rights.h"
 #include "engines/redis/settings.h"
 
 extern const struct snib__engine snib__engine_redis;
@@ -261,4 +263,5 @@ const struct snib__engine snib__engine_redis = {
     .inspect = snib__queries_inspect,
     .evict = snib__queries_evict,
     .examine = snib__examine,
+    .rights = snib__redis_rights,
 };

@@ -274,7 +274,7 @@ static void tell_rights(const struct report *p)
 {
     const struct snib__examination *e = p->e;
     int64_t left_ms = snib__node_quarantine_left_ms(&p->r->node);
-    static const char remedy[] = "ACL SETUSER as in docs/redis-protocol.md, section 7";
+    static const char remedy[] = "the line that `snib doctor --acl URL` prints";
     if (e->denied[0]) {
         tell(p, SNIB_BAD, "rights", remedy, "denied, and needed: %s", e->denied);
     } else if (e->missing[0]) {

@@ -9,6 +9,8 @@ const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
             .name = "native",
             .recheck_ms = 1000,
             .behind_ms = 10000,
+            .commands = "+evalsha +eval +hmget +hset +hget +hgetall +hdel +hexists +pexpireat "
+                        "+time +publish +pubsub|numsub",
             .attempt = snib__native_attempt,
             .renew = snib__native_renew,
             .release = snib__native_release,

@@ -83,6 +83,8 @@ struct snib__layout {
     /* Those who wait ask again about this often: the first in line, and those behind them at most.
      */
     int64_t recheck_ms, behind_ms;
+    /* The commands that it uses, inside of scripts too, as rights of an ACL. */
+    const char *commands;
 
     void (*attempt)(struct snib__command *, const struct snib__wish *);
     void (*renew)(struct snib__command *, const struct snib__wish *);

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The user that a server needs for what the URL says: its keys and channels are those of the
+ * prefix, its commands those of the layout and of the greeting, and no others.
+ */
+#include "engines/redis/rights.h"
+
+#include "engines/redis/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Keys and channels are given as patterns: what means something in them is meant as it is. */
+static void escape(char *out, const char *text)
+{
+    for (; *text; text++) {
+        if (strchr("*?[]^\\", *text)) {
+            *out++ = '\\';
+        }
+        *out++ = *text;
+    }
+    *out = '\0';
+}
+
+int snib__redis_rights(const struct snib__session *session, char *out, size_t size)
+{
+    const struct snib__redis *r = snib__redis_of(session);
+    const char *user = session->url->user;
+    char prefix[2 * SNIB__KEY_MAX];
+    escape(prefix, r->settings.prefix);
+    return snprintf(out, size,
+                    "ACL SETUSER %s on >PASSWORD resetkeys resetchannels -@all ~%s:* &%s:* %s "
+                    "+subscribe +ping +info +client|setname +scan%s%s",
+                    user[0] ? user : "snib", prefix, prefix, r->layout->commands,
+                    strcmp(r->database, "0") != 0 ? " +select" : "",
+                    r->settings.quarantine.off ? "" : " +config|get");
+}
