@@ -374,6 +374,7 @@ static void end_releases(snib *client)
             h->releaser = NULL;
             releaser->status = SNIB__UNKNOWN;
             strcpy(releaser->name, h->line->name);
+            releaser->why[0] = '\0';
             releaser->answered(client, releaser);
         }
     }

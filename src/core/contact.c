@@ -36,18 +36,18 @@ void snib__contact_end(snib *client)
 void snib__contact_judge(snib *client, const struct snib__result *result)
 {
     struct snib__contact *c = &client->contact;
-    if (c->made) {
-        return;
-    }
-    if (result->status == SNIB__UNKNOWN || result->status == SNIB__FAILED) {
+    bool silent = result->status == SNIB__UNKNOWN;
+    if (silent || (result->status == SNIB__FAILED && !c->made)) {
         if (result->reason) {
             snprintf(c->why, sizeof c->why, "%s", result->reason);
         }
         return;
     }
-    c->made = true;
     c->why[0] = '\0';
-    snib__contact_end(client);
+    if (!c->made) {
+        c->made = true;
+        snib__contact_end(client);
+    }
 }
 
 int snib__contact_fail(const snib *client, const char *name, snib_error *err)

@@ -26,6 +26,7 @@
 #include "core/validity.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -524,6 +525,8 @@ void snib__answer(struct snib__claim *claim, enum snib__verb verb,
             h->releaser->status = result->status;
             if (result->status != SNIB__FREED) {
                 strcpy(h->releaser->name, h->line->name);
+                snprintf(h->releaser->why, sizeof h->releaser->why, "%s",
+                         result->reason ? result->reason : "");
             }
             h->releaser->answered(h->client, h->releaser);
         }

@@ -30,6 +30,7 @@ enum snib__todo { SNIB__TODO_NOTHING, SNIB__TODO_ATTEMPT, SNIB__TODO_RENEW, SNIB
 struct snib__releaser {
     enum snib__status status;
     char name[SNIB__NAME_MAX + 1]; /* of what was lost, when the hold may be gone */
+    char why[200];                 /* UNKNOWN: what the engine said, or "" */
     void (*answered)(snib *, struct snib__releaser *);
 };
 

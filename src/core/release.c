@@ -36,6 +36,10 @@ static int say_released(const struct snib__releaser *releaser, bool lost, snib_e
         return snib__fail(err, SNIB_ELOST, 0, "lock '%s' had been lost before it was released",
                           releaser->name);
     }
+    if (releaser->status != SNIB__FREED && releaser->why[0]) {
+        return snib__fail(err, SNIB_EUNKNOWN, 0, "lock '%s': the release is not confirmed: %s",
+                          releaser->name, releaser->why);
+    }
     if (releaser->status != SNIB__FREED) {
         return snib__fail(err, SNIB_EUNKNOWN, 0,
                           "lock '%s': no answer to the release; it ends with its ttl",

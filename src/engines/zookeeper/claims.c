@@ -309,6 +309,20 @@ void snib__zk_claims_unreachable(struct snib__zk *z, int code)
 
 /* ---- Time --------------------------------------------------------------------------------- */
 
+/* Nobody may need the session any more. */
+static void step_stuck(struct snib__zk *z)
+{
+    struct snib__contender *c;
+    z->stuck = false;
+    EACH(z, c, l, after)
+    {
+        if (c->stuck) {
+            z->stuck = true;
+            snib__contender_step(c);
+        }
+    }
+}
+
 void snib__zk_claims_tick(struct snib__zk *z, int64_t now_ns)
 {
     while (!snib__list_empty(&z->owed)) {
@@ -316,7 +330,12 @@ void snib__zk_claims_tick(struct snib__zk *z, int64_t now_ns)
         if (c->due_ns > now_ns) {
             break;
         }
-        snib__contender_answer_unknown(c, z->at.ready ? "no answer in time" : z->at.why);
+        snib__contender_answer_unknown(c, c->stuck      ? c->reason
+                                          : z->at.ready ? "no answer in time"
+                                                        : z->at.why);
+    }
+    if (z->stuck) {
+        step_stuck(z);
     }
     struct snib__timer *over;
     while ((over = snib__timers_due(&z->timers, now_ns)) != NULL) {

@@ -86,6 +86,7 @@ struct snib__contender {
     bool was_held;      /* the core was told so, of this node */
     bool deleting;      /* a delete was sent, in this session, */
     bool recording;     /* together with a record */
+    bool stuck;         /* and was refused */
     bool broken;        /* somebody asked for it to be given up */
     bool renewing;      /* a renewal is under way */
     bool listening;     /* counted in session->attend */
@@ -106,7 +107,8 @@ struct snib__contender {
     uint64_t token;
     struct snib__instant proved; /* before the last request that proved the session was sent */
     int64_t lease_ms;
-    struct snib__timer over; /* the lease: the node goes then, whatever the session does */
+    struct snib__timer over; /* the lease: the node goes then, whatever the session does; of one
+                              * that is stuck: when it is tried again */
 
     bool recordable; /* the lock's node has no data of others */
     int64_t first_reader;
@@ -141,6 +143,7 @@ struct snib__zk {
     struct snib__zk_right rights[2];
     bool no_containers; /* the service has none */
     bool no_records;    /* writing into locks' nodes was refused */
+    bool stuck;         /* a contender may be */
     unsigned warned;    /* sorts of contenders that were told of */
     struct snib__list contenders;
     struct snib__list owed; /* by due_ns */

@@ -125,6 +125,14 @@ static void forget(struct snib__zk_session *s)
     memset(s->pulses, 0, sizeof s->pulses);
 }
 
+static void be_over(struct snib__zk_session *s, bool ended, const char *why)
+{
+    s->tried = 0; /* the server is there: ask it for a new one */
+    s->ended = ended;
+    forget(s);
+    s->upcalls->over(s, why);
+}
+
 static void on_welcomed(struct snib__zk_link *l, struct snib__zk_reader *r)
 {
     struct snib__zk_session *s = l->owner;
@@ -147,10 +155,9 @@ static void on_welcomed(struct snib__zk_link *l, struct snib__zk_reader *r)
             snib__zk_link_flush(l);
         }
         snib__zk_link_end(l, 0, "the session is over");
-        s->tried = 0; /* the server is there: ask it for a new one */
-        forget(s);
-        s->upcalls->over(s, shorter && !over ? "the servers have shortened the session"
-                                             : "the session at the servers is over");
+        be_over(s, false,
+                shorter && !over ? "the servers have shortened the session"
+                                 : "the session at the servers is over");
         return;
     }
     if (welcome.read_only) {
@@ -334,6 +341,11 @@ static void on_answered(struct snib__zk_link *l, const struct snib__zk_call *cal
         s->upcalls->lost(s, call);
         return;
     }
+    if (call->kind == SNIB__ZK_ASK_CLOSE) {
+        snib__zk_link_end(l, 0, "the session is over");
+        be_over(s, true, "the session at the servers was ended");
+        return;
+    }
     note_pulse(s, call->sent.boot_ns);
     s->upcalls->answered(s, call, answer);
 }
@@ -433,6 +445,18 @@ int64_t snib__zk_session_next(const struct snib__zk_session *s)
         next = ping_ns(s);
     }
     return next;
+}
+
+void snib__zk_session_end(struct snib__zk_session *s)
+{
+    struct snib__instant now = snib__now();
+    if (expect(s, SNIB__ZK_ASK_CLOSE, NULL, now) &&
+        appended(s, snib__zk_put_bare(&s->link.out, s->xid, SNIB__ZK_CLOSE), now)) {
+        s->ready = false;
+        s->left_ns = now.boot_ns;
+    } else {
+        snib__zk_link_end(&s->link, 0, "out of memory");
+    }
 }
 
 void snib__zk_session_close(struct snib__zk_session *s, bool silently)

@@ -76,6 +76,7 @@ struct snib__zk_session {
     bool denied; /* credentials were refused */
     bool doubts; /* all hang up on it: ask whether it is over */
     bool alive;  /* it was not, when that was asked last */
+    bool ended;  /* the last one was over because we ended it */
     char why[400];
 
     int64_t said_ns;   /* the last request */
@@ -119,6 +120,10 @@ bool snib__zk_ask_trial(struct snib__zk_session *, enum snib__zk_kind, void *sub
 
 void snib__zk_session_tick(struct snib__zk_session *, int64_t now_ns);
 int64_t snib__zk_session_next(const struct snib__zk_session *);
+
+/* End it, with all that belongs to it: `over` comes when the servers have said that it is. Until
+ * then it is not ready. */
+void snib__zk_session_end(struct snib__zk_session *);
 
 /* Ends it where it can be told, else it ends by itself. */
 void snib__zk_session_close(struct snib__zk_session *, bool silently);

@@ -16,7 +16,9 @@
  * before us later. Whether an answer that was lost had been a grant is decided by a list behind a
  * proof in the same session; only if our name is not there is it asked for again. An attempt that
  * is given up is answered when its node is known to be gone; if that takes too long, the contender
- * goes on without its claim until it is, or until the session is over.
+ * goes on without its claim until it is, or until the session is over. Where the servers refuse to
+ * delete it, which is a matter of the rights on the lock's node, the session is ended as soon as no
+ * lock is held or waited for in it, and till then the delete is asked for again and again.
  *
  * The tokens of readers. A reader has the token of the last writer, which has left it in the lock's
  * node in the same transaction in which it removed its own. If somebody was there since and is gone
@@ -36,6 +38,7 @@
 
 #define SEQUENCE_MOST (INT32_MAX - (1 << 24)) /* numbers are used up soon */
 #define TRIALS_MOST 8
+#define STUCK_MS 1000 /* between one delete that was refused and the next */
 
 /* ---- Refused, granted, gone --------------------------------------------------------------- */
 
@@ -137,6 +140,7 @@ static void finish(struct snib__contender *c)
     c->standing = SNIB__ZK_UNPLACED;
     c->refusal = (struct snib__result){.status = SNIB__UNKNOWN};
     c->trials = 0;
+    c->stuck = false;
     if (c->owed && c->verb == SNIB__RELEASE) {
         struct snib__result ended = {.status = c->end};
         snib__contender_answer(c, &ended);
@@ -163,8 +167,38 @@ static void finish(struct snib__contender *c)
 
 /* ---- What comes next ---------------------------------------------------------------------- */
 
+static bool session_needed(const struct snib__zk *z)
+{
+    for (struct snib__list *l = z->contenders.after; l != &z->contenders; l = l->after) {
+        if (SNIB__OF(l, struct snib__contender, in_all)->aim == SNIB__ZK_HOLD) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nodes that may not be deleted go with it. What they were till then is asked in the same flight:
+ * whether a release gave something back depends on it. */
+static void end_session(struct snib__zk *z)
+{
+    for (struct snib__list *l = z->contenders.after; l != &z->contenders; l = l->after) {
+        struct snib__contender *c = SNIB__OF(l, struct snib__contender, in_all);
+        if (c->stuck && c->presence == SNIB__ZK_PRESENT && c->under_way == 0) {
+            snib__contender_ask(c, SNIB__ZK_ASK_OWN, SNIB__ZK_GET_DATA, c->node, false);
+        }
+    }
+    snib__zk_session_end(&z->at);
+}
+
 static void step_present(struct snib__contender *c)
 {
+    if (c->stuck && !session_needed(c->zk)) {
+        end_session(c->zk);
+        return;
+    }
+    if (c->stuck && c->over.slot) {
+        return; /* later */
+    }
     if (c->aim == SNIB__ZK_LEAVE) {
         snib__contender_ask_delete(c);
         c->deleting = true;
@@ -548,6 +582,29 @@ static void on_draw(struct snib__contender *c, const struct snib__zk_answer *ans
 
 /* ---- Answers to delete ---------------------------------------------------------------------- */
 
+static void on_retry(struct snib__timer *timer)
+{
+    snib__contender_step(SNIB__OF(timer, struct snib__contender, over));
+}
+
+static void be_stuck(struct snib__contender *c, int32_t error)
+{
+    c->stuck = c->zk->stuck = true;
+    c->over.fire = on_retry;
+    snib__timer_set(&c->zk->timers, &c->over,
+                    snib__later(snib__now().boot_ns, STUCK_MS * SNIB__MS));
+    if (c->refusal.status == SNIB__BUSY) {
+        c->refusal = (struct snib__result){
+            .status = SNIB__FAILED, .code = error == SNIB__ZK_NO_AUTH ? SNIB_EDENIED : SNIB_EPROTO};
+    }
+    if (c->refusal.status == SNIB__UNKNOWN || c->reason[0] == '\0') {
+        snprintf(c->reason, sizeof c->reason,
+                 "the servers refuse to delete our node below %.80s: its ACL must allow delete, "
+                 "not only create; it goes with the session",
+                 c->lock);
+    }
+}
+
 static void on_delete(struct snib__contender *c, struct snib__zk_answer *answer)
 {
     int32_t error = answer->error;
@@ -566,11 +623,13 @@ static void on_delete(struct snib__contender *c, struct snib__zk_answer *answer)
         c->end = c->was_held && c->trials == 0 ? SNIB__LOST : SNIB__FREED;
         break;
     default:
-        if (c->recordable) {
+        if (c->recording) {
             c->recordable = false; /* the record may be what is refused */
-        } else if (c->trials++ >= TRIALS_MOST) {
-            c->presence = SNIB__ZK_ABSENT; /* it ends with the session */
+        } else if (c->foreign) {
+            c->presence = SNIB__ZK_ABSENT; /* it ends with its own session */
             c->end = SNIB__UNKNOWN;
+        } else {
+            be_stuck(c, error);
         }
         break;
     }
@@ -648,7 +707,9 @@ void snib__contender_bereave(struct snib__contender *c)
 {
     snib__contender_cut(c);
     snib__contender_listen(c, false);
-    if (c->deleting && c->presence != SNIB__ZK_ABSENT) {
+    if (c->stuck && c->zk->at.ended && c->presence == SNIB__ZK_PRESENT) {
+        c->end = SNIB__FREED;
+    } else if (c->deleting && c->presence != SNIB__ZK_ABSENT) {
         c->end = SNIB__UNKNOWN; /* did it go before the session, or with it? */
     } else if (c->presence != SNIB__ZK_ABSENT) {
         c->end = c->was_held ? SNIB__LOST : SNIB__FREED;
@@ -659,6 +720,7 @@ void snib__contender_bereave(struct snib__contender *c)
     c->presence = c->foreign ? SNIB__ZK_ASTRAY : SNIB__ZK_ABSENT;
     c->standing = SNIB__ZK_UNPLACED;
     c->trials = 0;
+    c->stuck = false;
 }
 
 void snib__contender_event(struct snib__contender *c, const struct snib__zk_event *event)
