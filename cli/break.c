@@ -95,14 +95,23 @@ static int take_from(const struct inquiry *inquiry, const struct party *party, s
     return ask(inquiry, party, why);
 }
 
-/* Whoever was robbed may not know it yet. */
+/* Whoever was robbed may not know it yet. Where leases cannot be seen, the engine says what it
+ * knows. */
 static void say_still(const struct inquiry *inquiry, const struct party *party, snib_error *error)
 {
-    char span[SPAN_SIZE];
-    if (inquiry->force && party->left_ms > 0 && party->left_ms != SNIB_FOREVER) {
+    char span[SPAN_SIZE], notice[240] = "";
+    if (!inquiry->force || party->left_ms == SNIB_FOREVER) {
+        return;
+    }
+    if (party->left_ms > 0) {
         (void)snprintf(error->message, sizeof error->message,
                        "taken away; the job of %s may still run for %s", party->who,
                        span_text(span, party->left_ms));
+    } else if (party->left_ms < 0) {
+        (void)snib_notice(inquiry->client, notice, sizeof notice);
+        (void)snprintf(error->message, sizeof error->message,
+                       "taken away; the job of %.60s may still run%s%s", party->who,
+                       notice[0] ? ": " : "", notice);
     }
 }
 

@@ -269,11 +269,13 @@ static int await(struct lock *lock, const struct signals *signals)
 
 static void tell_acquired(const struct lock *lock)
 {
-    char span[SPAN_SIZE];
+    char span[SPAN_SIZE], ttl[SPAN_SIZE];
     for (size_t i = 0; telling() && i < lock->options->name_count; i++) {
-        tell("acquired '%s' after %s, token %" PRIu64, lock->options->names[i],
+        int64_t ttl_ms = snib_ttl_ms(lock->leases[i]); /* which may be less than was asked for */
+        tell("acquired '%s' after %s, token %" PRIu64 "%s%s", lock->options->names[i],
              span_text(span, (clock_now_ns() - lock->asked_ns) / CLOCK_MS),
-             snib_token(lock->leases[i]));
+             snib_token(lock->leases[i]), ttl_ms > 0 ? ", lease " : "",
+             ttl_ms > 0 ? span_text(ttl, ttl_ms) : "");
     }
 }
 

@@ -412,8 +412,8 @@ int snib_break(snib *client, const char *name, uint64_t token, snib_error *err);
 
 /*
  * Take a lock away now. The old holder may believe in it for as long as snib_inspect showed as its
- * left_ms: two may act at the same time, and only the token tells them apart. EBUSY where the
- * engine cannot do that (`file:`); else as snib_break.
+ * left_ms (-1: snib_notice tells what is known): two may act at the same time, and only the token
+ * tells them apart. EBUSY where the engine cannot do that (`file:`); else as snib_break.
  */
 int snib_seize(snib *client, const char *name, uint64_t token, snib_error *err);
 

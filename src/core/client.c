@@ -169,7 +169,8 @@ static int read_params(snib *client, const struct snib__engine *engine, snib_err
     s->ttl_ms = common[TTL].number;
     s->max_lease_ms = common[MAX_LEASE].number;
     s->timeout_ms = common[TIMEOUT].number;
-    client->contact.limit_ms = common[CONNECT].number;
+    client->contact.limit_ms = s->connect_ms = common[CONNECT].number;
+    s->ttl_given = snib__setting_given(&client->settings, common_params[TTL].name);
     if (s->ttl_ms > s->max_lease_ms) {
         return snib__fail(err, SNIB_EINVAL, 0, "ttl=%lldms is more than max-lease=%lldms",
                           (long long)s->ttl_ms, (long long)s->max_lease_ms);

@@ -218,6 +218,11 @@ static struct snib__setting *find(struct snib__settings *settings, const char *n
     return NULL;
 }
 
+bool snib__setting_given(struct snib__settings *settings, const char *name)
+{
+    return find(settings, name) != NULL;
+}
+
 int snib__params_read(union snib__value values[], const struct snib__param rows[],
                       struct snib__settings *settings, snib_error *err)
 {

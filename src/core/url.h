@@ -31,6 +31,8 @@ char *snib__url_redact(const char *text);
 int snib__params_read(union snib__value values[], const struct snib__param rows[],
                       struct snib__settings *settings, snib_error *err);
 
+bool snib__setting_given(struct snib__settings *settings, const char *name);
+
 /* EINVAL if a setting was not used by anybody; suggests the nearest known name. */
 int snib__params_all_used(const struct snib__settings *settings, const struct snib__param first[],
                           const struct snib__param second[], snib_error *err);

@@ -149,6 +149,10 @@ struct snib__session {
 
     /* For speed only. */
     bool quiet; /* set in a slot: a thread that sleeps in drive need not look at this */
+
+    int64_t connect_ms; /* how long a service that has never answered may be silent: the core bounds
+                         * claims by it, an engine its queries */
+    bool ttl_given;     /* ttl_ms is in the URL */
 };
 
 /* One series of attempts under one owner id, and what comes of it. */

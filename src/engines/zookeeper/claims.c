@@ -23,6 +23,7 @@
 
 #include "engines/zookeeper/steps.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 void snib__zk_dispatch(struct snib__zk *z, bool idle)
@@ -296,6 +297,8 @@ void snib__zk_claims_over(struct snib__zk *z, const char *why)
 void snib__zk_claims_unreachable(struct snib__zk *z, int code)
 {
     struct snib__contender *c;
+    char why[sizeof z->at.why + 20];
+    snprintf(why, sizeof why, "%s; trying again", z->at.why);
     EACH(z, c, l, after)
     {
         if (c->owed && c->verb == SNIB__ATTEMPT && !c->sent && c->presence == SNIB__ZK_ABSENT) {
@@ -303,6 +306,10 @@ void snib__zk_claims_unreachable(struct snib__zk *z, int code)
                 .status = SNIB__FAILED, .code = code, .sys = z->at.link.sys, .reason = z->at.why};
             c->aim = SNIB__ZK_IDLE;
             snib__contender_answer(c, &failed);
+        } else if (c->queued && !c->owed) { /* its place is kept for as long as the session is */
+            struct snib__result queued = {
+                .status = SNIB__QUEUED, .code = SNIB_EUNREACH, .reason = why};
+            snib__contender_answer(c, &queued);
         }
     }
 }

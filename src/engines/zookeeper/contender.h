@@ -141,6 +141,7 @@ struct snib__zk {
     char base[SNIB__ZK_BASE_MOST + 1]; /* "" for the root */
     enum snib__zk_dialect dialect;
     struct snib__zk_right rights[2];
+    bool wished;        /* the URL says how long a session is to be */
     bool no_containers; /* the service has none */
     bool no_records;    /* writing into locks' nodes was refused */
     bool stuck;         /* a contender may be */

@@ -77,8 +77,10 @@ static void call_up(struct snib__zk *z, struct snib__zk_probe *p)
     const char *host = place_of(z, p->host, &port);
     p->used = 0;
     p->asked = false;
-    p->due_ns = snib__now().boot_ns + LIMIT_MS * SNIB__MS;
-    snib__dial_tcp(&p->dial, host, port, LIMIT_MS);
+    int64_t limit_ms = snib__zk_session_patience_ms(&z->at);
+    limit_ms = limit_ms < LIMIT_MS ? limit_ms : LIMIT_MS;
+    p->due_ns = snib__now().boot_ns + limit_ms * SNIB__MS;
+    snib__dial_tcp(&p->dial, host, port, limit_ms);
 }
 
 /* What one of them said about itself. */
@@ -184,7 +186,7 @@ static void tell_session(const struct snib__zk *z, struct snib__zk_look *look)
              at->denied ? "check user and password" : "check the servers, and the network to them");
         return;
     }
-    bool less = at->granted_ms < at->wanted_ms;
+    bool less = at->granted_ms < at->wanted_ms && z->wished;
     snprintf(text, sizeof text,
              "%.1f s (asked for: %.1f s), of which %.1f s are certain after each proof",
              (double)at->granted_ms / 1e3, (double)at->wanted_ms / 1e3,

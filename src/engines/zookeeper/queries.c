@@ -408,6 +408,15 @@ static void on_token(struct snib__zk_look *look, struct snib__zk_answer *answer)
     }
 }
 
+/* How long the session of another is cannot be seen. */
+static void notice_belief(struct snib__zk *z)
+{
+    snprintf(z->session->notice, sizeof z->session->notice,
+             "whoever had it may act on it until its next renewal: if its session is as long as "
+             "ours, for %.1f s at most",
+             (double)z->at.granted_ms * 5 / 8e3);
+}
+
 static void on_marked(struct snib__zk *z, struct snib__zk_look *look,
                       const struct snib__zk_answer *answer)
 {
@@ -416,6 +425,9 @@ static void on_marked(struct snib__zk *z, struct snib__zk_look *look,
         snib__zk_look_finish(z, look, denied ? SNIB_EDENIED : SNIB_EPROTO,
                              "the servers refuse to touch the holder's node");
         return;
+    }
+    if (look->query->force) {
+        notice_belief(z);
     }
     if (look->under_way == 0) {
         look->stage = SNIB__ZK_LOOK_STAYS;
@@ -511,7 +523,7 @@ void snib__zk_look_submit(struct snib__query *query, enum snib__zk_look_stage st
     z->session->notice[0] = '\0';
     look->query = query;
     look->stage = stage;
-    look->due_ns = snib__now().boot_ns + z->session->timeout_ms * SNIB__MS;
+    look->due_ns = snib__now().boot_ns + snib__zk_session_patience_ms(&z->at) * SNIB__MS;
     snib__list_append(&z->queries, &look->link);
     if (stage == SNIB__ZK_LOOK_NODES && !add_name(look, query->name)) {
         snib__zk_look_finish(z, look, SNIB_ENOMEM, "out of memory");

@@ -74,10 +74,17 @@ int64_t snib__zk_session_lease_ms(const struct snib__zk_session *s, struct snib_
 
 /* ---- Connecting --------------------------------------------------------------------------- */
 
+int64_t snib__zk_session_patience_ms(const struct snib__zk_session *s)
+{
+    const struct snib__session *core = s->core;
+    bool first = !s->connected_before && core->connect_ms < core->timeout_ms;
+    return first ? core->connect_ms : core->timeout_ms;
+}
+
 /* A server that does not answer must not cost the session. */
 static int64_t limit_ms(const struct snib__zk_session *s)
 {
-    int64_t limit = s->core->timeout_ms;
+    int64_t limit = snib__zk_session_patience_ms(s);
     int64_t session_ms = s->id ? s->granted_ms : s->wanted_ms;
     size_t hosts = s->core->url->host_count;
     limit = session_ms / 3 < limit ? session_ms / 3 : limit;
@@ -184,14 +191,25 @@ static void on_welcomed(struct snib__zk_link *l, struct snib__zk_reader *r)
     s->upcalls->ready(s);
 }
 
+/* "a: refused"; the next one of the round: "a, b: refused", or "a: refused; b: closed". */
 static void explain(struct snib__zk_session *s)
 {
-    char host[300];
+    char host[300], reason[sizeof s->reason];
     const struct snib__zk_link *l = &s->link;
-    snprintf(s->why, sizeof s->why, "%.100s: %s%s", snib__zk_session_host(s, host), l->why,
+    size_t used = s->tried > 1 ? strlen(s->why) : 0;
+    snprintf(reason, sizeof reason, "%s%s", l->why,
              l->closed_mute ? " before it said anything: no quorum there, or more connections from "
                               "this host than its maxClientCnxns"
                             : "");
+    bool same = used > strlen(reason) + 2 && strcmp(reason, s->reason) == 0 &&
+                strcmp(s->why + used - strlen(reason), reason) == 0;
+    used -= same ? strlen(reason) + 2 : 0;
+    snprintf(s->why + used, sizeof s->why - used, "%s%.100s: %s",
+             used == 0 ? ""
+             : same    ? ", "
+                       : "; ",
+             snib__zk_session_host(s, host), reason);
+    strcpy(s->reason, reason);
 }
 
 static void on_down(struct snib__zk_link *l)

@@ -72,12 +72,13 @@ struct snib__zk_session {
     size_t tried; /* in this round */
     int64_t retry_ns, pause_ms;
     bool connected_before;
-    bool keeps;  /* somebody wants it: contenders, queries */
-    bool denied; /* credentials were refused */
-    bool doubts; /* all hang up on it: ask whether it is over */
-    bool alive;  /* it was not, when that was asked last */
-    bool ended;  /* the last one was over because we ended it */
-    char why[400];
+    bool keeps;       /* somebody wants it: contenders, queries */
+    bool denied;      /* credentials were refused */
+    bool doubts;      /* all hang up on it: ask whether it is over */
+    bool alive;       /* it was not, when that was asked last */
+    bool ended;       /* the last one was over because we ended it */
+    char why[400];    /* of this round: each server, and what was wrong with it */
+    char reason[300]; /* the last of these without its server */
 
     int64_t said_ns;   /* the last request */
     int64_t pinged_ns; /* an answer is waited for; 0: none */
@@ -92,6 +93,9 @@ void snib__zk_session_init(struct snib__zk_session *, const struct snib__zk_sess
 
 /* How long the leader keeps a session that was heard of by this request, at least. */
 int64_t snib__zk_session_lease_ms(const struct snib__zk_session *, struct snib__instant sent);
+
+/* How long a question may take: no longer than connect= while nobody has ever answered. */
+int64_t snib__zk_session_patience_ms(const struct snib__zk_session *);
 
 const char *snib__zk_session_host(const struct snib__zk_session *, char out[300]);
 

@@ -116,7 +116,11 @@ static int read_base(struct snib__zk *z, snib_error *err)
             return snib__fail(err, SNIB_EINVAL, 0, "zookeeper: '%s' is not a path of nodes", path);
         }
     }
-    return SNIB_OK;
+    bool theirs = strncmp(z->base, "/zookeeper", 10) == 0 && (z->base[10] == '/' || !z->base[10]);
+    return theirs ? snib__fail(err, SNIB_EINVAL, 0,
+                               "zookeeper: what is below /zookeeper is the servers' own; another "
+                               "base path, as in zookeeper://HOST/locks")
+                  : SNIB_OK;
 }
 
 static int read_tls(struct snib__zk *z, snib_error *err)
@@ -145,6 +149,7 @@ int snib__zk_settings_read(struct snib__zk *z, snib_error *err)
     int64_t given_ms = session->values[SNIB__ZK_SESSION].number;
     bool creator = session->values[SNIB__ZK_ACL].number == 1;
     z->at.wanted_ms = given_ms > 0 ? given_ms : session->ttl_ms / 5 * 8;
+    z->wished = given_ms > 0 || session->ttl_given;
     z->dialect = (enum snib__zk_dialect)session->values[SNIB__ZK_DIALECT].number;
     z->rights[0] = (struct snib__zk_right){
         .permissions = ALL_RIGHTS,
