@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Twenty thousand of a thing (fewer where the engine's row says so, whatever the names of the
- * cases): what is done to each of them takes no longer because there are many.
+ * Very many of a thing: twenty thousand, or as many as the engine's row says. What is done to each
+ * of them takes no longer because there are many.
  *
  * The bounds are loose. Work that grew with the square of the number would miss them by far.
  */
@@ -15,7 +15,7 @@
 
 enum { MOST_MS = 20000 };
 
-TEST_LIMIT(twenty_thousand_waits_are_cancelled_one_by_one, 90)
+TEST_LIMIT(very_many_waits_are_cancelled_one_by_one, 90)
 {
     snib *holder = client_here();
     snib_lease *lease = take(holder, "report", NULL);
@@ -58,7 +58,7 @@ static int64_t close_with_entries(int count)
     return took_ms;
 }
 
-TEST_LIMIT(a_client_closes_with_twenty_thousand_leases_of_one_name, 90)
+TEST_LIMIT(a_client_closes_with_very_many_leases_of_one_name, 90)
 {
     CHECK_INT(close_with_entries(MANY), <, check_ms(MOST_MS));
     snib *client = client_here();
@@ -79,7 +79,7 @@ static int how_many(void)
     return MANY / 10;
 }
 
-TEST_LIMIT(a_client_closes_with_thousands_of_names_held, 90)
+TEST_LIMIT(a_client_closes_with_very_many_names_held, 90)
 {
     int count = how_many();
     snib *client = client_at(place_with("timeout=60s")); /* what closing may take */

@@ -6,21 +6,12 @@
 #ifndef SNIB_TESTS_REDIS_WORLD_H
 #define SNIB_TESTS_REDIS_WORLD_H
 
-#include "check.h"
-#include "overlap.h"
-#include "proxy.h"
 #include "server.h"
-#include "snib.h"
+#include "world.h"
 
 #include <hiredis/hiredis.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
-
-#define MAY_BE_UNUSED __attribute__((unused))
-
-enum { PATIENCE_MS = 15000 };
 
 MAY_BE_UNUSED static const char *url_of(int port, const char *parameters)
 {
@@ -33,33 +24,12 @@ MAY_BE_UNUSED static const char *url_of(int port, const char *parameters)
     return url;
 }
 
-MAY_BE_UNUSED static snib *client_of(const char *url)
-{
-    snib *client = NULL;
-    snib_error error = {0};
-    CHECK_OK(snib_open(&client, url, &error), error.message);
-    return client;
-}
-
 MAY_BE_UNUSED static snib_lease *take(snib *client, const char *name, const snib_options *options)
 {
     snib_lease *lease = NULL;
     snib_error error = {0};
     CHECK_OK(snib_acquire(&lease, client, name, options, &error), error.message);
     return lease;
-}
-
-MAY_BE_UNUSED static void give(snib_lease **lease)
-{
-    snib_error error = {0};
-    CHECK_OK(snib_release(lease, &error), error.message);
-}
-
-MAY_BE_UNUSED static snib_options waiting(int64_t wait_ms)
-{
-    snib_options options = SNIB_OPTIONS;
-    options.wait_ms = wait_ms;
-    return options;
 }
 
 MAY_BE_UNUSED static int try_it(snib *client, const char *name, snib_error *error)
@@ -71,14 +41,6 @@ MAY_BE_UNUSED static int try_it(snib *client, const char *name, snib_error *erro
         give(&lease);
     }
     return code;
-}
-
-/* For snib_inspect and snib_list; `arg` is an int. */
-MAY_BE_UNUSED static int count_seen(const snib_seen *seen, void *arg)
-{
-    (void)seen;
-    ++*(int *)arg;
-    return 0;
 }
 
 /* For snib_acquire_async; `arg` is an _Atomic(snib_lease *). */

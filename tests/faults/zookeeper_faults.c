@@ -66,10 +66,11 @@ TEST(a_waiter_whose_connection_was_cut_keeps_its_place)
 {
     struct world *world = world_new();
     begin();
-    snib *client = client_of(url_of(server.port, ""));
-    snib_lease *lease = take(client, "report");
     snprintf(world->urls[0], sizeof world->urls[0], "%s", url_of(proxy.port, ""));
     pid_t pid = check_spawn(work, world);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report");
+    check_flag_set(&world->go);
     struct look look = {client, "report"};
     while (count_at(client, "report") != 2) {
         check_sleep_ms(5);

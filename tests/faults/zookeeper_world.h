@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests of the ZooKeeper engine share: clients, workers that write down what they believe,
+ * What the tests of the ZooKeeper engine share: workers that write down what they believe,
  * and a look at what is left.
  */
 #ifndef SNIB_TESTS_ZOOKEEPER_WORLD_H
 #define SNIB_TESTS_ZOOKEEPER_WORLD_H
 
-#include "check.h"
-#include "overlap.h"
-#include "proxy.h"
 #include "server_zookeeper.h"
-#include "snib.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-
-#define MAY_BE_UNUSED __attribute__((unused))
-
-enum { PATIENCE_MS = 15000 };
+#include "world.h"
 
 /* With a path of our own: "" or more parameters behind. */
 MAY_BE_UNUSED static const char *url_of(int port, const char *parameters)
@@ -31,21 +21,6 @@ MAY_BE_UNUSED static const char *url_of(int port, const char *parameters)
     return url;
 }
 
-MAY_BE_UNUSED static snib *client_of(const char *url)
-{
-    snib *client = NULL;
-    snib_error error = {0};
-    CHECK_OK(snib_open(&client, url, &error), error.message);
-    return client;
-}
-
-MAY_BE_UNUSED static snib_options waiting(int64_t wait_ms)
-{
-    snib_options options = SNIB_OPTIONS;
-    options.wait_ms = wait_ms;
-    return options;
-}
-
 MAY_BE_UNUSED static snib_lease *take(snib *client, const char *name)
 {
     snib_lease *lease = NULL;
@@ -55,20 +30,7 @@ MAY_BE_UNUSED static snib_lease *take(snib *client, const char *name)
     return lease;
 }
 
-MAY_BE_UNUSED static void give(snib_lease **lease)
-{
-    snib_error error = {0};
-    CHECK_OK(snib_release(lease, &error), error.message);
-}
-
 /* ---- What is left ----------------------------------------------------------------------- */
-
-static int count_seen(const snib_seen *seen, void *arg)
-{
-    (void)seen;
-    ++*(int *)arg;
-    return 0;
-}
 
 /* Holders and waiters together; -1: no answer. */
 MAY_BE_UNUSED static int count_at(snib *client, const char *name)
@@ -102,7 +64,7 @@ enum { WORKERS = 4 };
 struct world {
     struct overlap_log *log;
     char urls[WORKERS][512];
-    struct check_flag stop;
+    struct check_flag go, stop;
     _Atomic int granted;
     _Atomic int next;
 };
@@ -130,6 +92,7 @@ static void work(void *arg)
 {
     struct world *world = arg;
     int number = atomic_fetch_add(&world->next, 1);
+    check_flag_wait(&world->go, PATIENCE_MS);
     snib *client = client_of(world->urls[number]);
     while (!check_flag_is_set(&world->stop)) {
         snib_options options = waiting(number % 2 == 0 ? 300 : 5000);
@@ -153,11 +116,13 @@ MAY_BE_UNUSED static struct world *world_new(void)
     return world;
 }
 
+/* Before the case has threads of its own, as every spawn: the thread sanitizer wants it so. */
 MAY_BE_UNUSED static void world_start(struct world *world, pid_t pids[WORKERS])
 {
     for (int i = 0; i < WORKERS; i++) {
         pids[i] = check_spawn(work, world);
     }
+    check_flag_set(&world->go);
 }
 
 static bool granted_more(void *arg)
