@@ -23,8 +23,9 @@ static void fall_asleep(void *arg)
     struct sleeper *self = arg;
     snib *client = client_of(self->url);
     snib_lease *lease = take(client, "report");
-    check_flag_set(&self->held);
-    believe(self->log, lease, INT64_C(60000000000), &self->over); /* stopped in here */
+    size_t belief = begin_to_believe(self->log, lease);
+    check_flag_set(&self->held); /* stopped in what comes now */
+    go_on_believing(self->log, belief, lease, INT64_C(60000000000), &self->over);
     atomic_store(&self->state, snib_state(lease));
     atomic_store(&self->code, snib_release(&lease, NULL));
     lease = take(client, "report");
@@ -43,9 +44,7 @@ TEST_LIMIT(a_process_stopped_past_its_session_knows_when_it_wakes, 60)
     check_flag_wait(&sleeper->held, PATIENCE_MS);
     check_stop(pid);
     snib_lease *lease = take(client, "report");
-    struct overlap_grant grant = {.name = 1, .token = snib_token(lease)};
-    size_t belief = overlap_begin(sleeper->log, &grant);
-    overlap_deadline(sleeper->log, belief, check_now_ns() + snib_left_ms(lease) * 1000000);
+    size_t belief = begin_to_believe(sleeper->log, lease);
     check_cont(pid);
     check_sleep_ms(200); /* it wakes beside us */
     overlap_end(sleeper->log, belief);

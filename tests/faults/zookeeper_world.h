@@ -70,11 +70,9 @@ struct world {
 };
 
 /* For so long, or until told to stop (NULL: never), or as long as the lease lasts. */
-static void believe(struct overlap_log *log, snib_lease *lease, int64_t span_ns,
-                    struct check_flag *stop)
+static void go_on_believing(struct overlap_log *log, size_t belief, snib_lease *lease,
+                            int64_t span_ns, struct check_flag *stop)
 {
-    struct overlap_grant grant = {.name = 1, .token = snib_token(lease)};
-    size_t belief = overlap_begin(log, &grant);
     int64_t end = check_now_ns() + span_ns;
     for (;;) {
         int64_t now = check_now_ns();
@@ -86,6 +84,21 @@ static void believe(struct overlap_log *log, snib_lease *lease, int64_t span_ns,
         check_sleep_ms(1);
     }
     overlap_end(log, belief);
+}
+
+static size_t begin_to_believe(struct overlap_log *log, snib_lease *lease)
+{
+    struct overlap_grant grant = {.name = 1, .token = snib_token(lease)};
+    size_t belief = overlap_begin(log, &grant);
+    int64_t now = check_now_ns(); /* before what is left is asked for */
+    overlap_deadline(log, belief, now + snib_left_ms(lease) * 1000000);
+    return belief;
+}
+
+static void believe(struct overlap_log *log, snib_lease *lease, int64_t span_ns,
+                    struct check_flag *stop)
+{
+    go_on_believing(log, begin_to_believe(log, lease), lease, span_ns, stop);
 }
 
 static void work(void *arg)

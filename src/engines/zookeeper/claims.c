@@ -307,8 +307,7 @@ void snib__zk_claims_unreachable(struct snib__zk *z, int code)
             c->aim = SNIB__ZK_IDLE;
             snib__contender_answer(c, &failed);
         } else if (c->queued && !c->owed) { /* its place is kept for as long as the session is */
-            struct snib__result queued = {
-                .status = SNIB__QUEUED, .code = SNIB_EUNREACH, .reason = why};
+            struct snib__result queued = {.status = SNIB__QUEUED, .code = code, .reason = why};
             snib__contender_answer(c, &queued);
         }
     }
