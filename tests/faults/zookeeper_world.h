@@ -26,6 +26,7 @@ MAY_BE_UNUSED static snib_lease *take(snib *client, const char *name)
     snib_lease *lease = NULL;
     snib_error error = {0};
     snib_options options = waiting(check_ms(PATIENCE_MS));
+    options.flags = SNIB_RETRY; /* a busy machine may need more than a third of a short session */
     CHECK_OK(snib_acquire(&lease, client, name, &options, &error), error.message);
     return lease;
 }
