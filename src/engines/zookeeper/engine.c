@@ -10,7 +10,7 @@
  *
  *   engine.c                                  the slots, the loop
  *   claims.c     queries.c    examine.c       attempt, renew, release; inspect, break; doctor
- *   steps.c      asks.c                       what a contender does next, and what it asks for
+ *   steps.c      tokens.c     asks.c          what a contender does next; readers; what it asks for
  *   contender.c  place.c      data.c          a node of ours; who is before it; what is in it
  *   session.c                                 the session, over connections
  *   link.c                                    a connection
