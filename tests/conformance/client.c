@@ -95,7 +95,7 @@ snib_options counted(unsigned permits, int64_t wait_ms)
 uint64_t must_be_free(snib *client, const char *name)
 {
     snib_options soon = trying(SNIB_EXCLUSIVE);
-    soon.wait_ms = with_leases() ? 1000 : 0;
+    soon.wait_ms = with_leases() ? check_ms(1000) : 0;
     snib_lease *lease = take(client, name, &soon);
     uint64_t token = snib_token(lease);
     give(&lease);
