@@ -6,7 +6,8 @@
  *
  * The bare side locks a byte range, reads a counter, writes it back and unlocks: a lock with a
  * fencing token, without queue, owner, deadline, threads or errors. flock(2) alone is there for
- * reference. The hand-over is compared with a byte through a pipe from one process to another.
+ * reference. The hand-over is compared with a byte through a pipe from one process to another, and
+ * with the bare lock waited for in the kernel.
  *
  * Not done: other file systems side by side; pass a FOLDER for that.
  */
@@ -57,18 +58,31 @@ static int open_bare(const char *name)
     return fd;
 }
 
-static void lock_count_unlock(int fd)
+static void lock_and_count(int fd, int how)
 {
     struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
     uint64_t token = 0;
-    if (fcntl(fd, F_OFD_SETLK, &range) != 0 || pread(fd, &token, sizeof token, 0) < 0) {
+    if (fcntl(fd, how, &range) != 0 || pread(fd, &token, sizeof token, 0) < 0) {
         die("cannot lock or read");
     }
     token++;
-    range.l_type = F_UNLCK;
-    if (pwrite(fd, &token, sizeof token, 0) < 0 || fcntl(fd, F_OFD_SETLK, &range) != 0) {
-        die("cannot write or unlock");
+    if (pwrite(fd, &token, sizeof token, 0) < 0) {
+        die("cannot write");
     }
+}
+
+static void unlock(int fd)
+{
+    struct flock range = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_len = 1};
+    if (fcntl(fd, F_OFD_SETLK, &range) != 0) {
+        die("cannot unlock");
+    }
+}
+
+static void lock_count_unlock(int fd)
+{
+    lock_and_count(fd, F_OFD_SETLK);
+    unlock(fd);
 }
 
 static double bare_reused(void *arg, long count)
@@ -167,14 +181,19 @@ static double snib_whole(void *arg, long count)
  * Two processes take turns. Each spends a while of work on its turn, so that the other is asleep
  * and waiting when it ends, writes down when it ended, and passes the turn on; the other writes
  * down when it began. What counts is the time in between, for the lock and for the pipe alike.
+ *
+ * Whoever releases snib's lock can ask again at once, and stands behind the other. The kernel would
+ * give its own lock to the one who asks at once, so beside that both rest after each turn, and work
+ * for longer than they rest.
  */
-enum { WORK_NS = 50000 };
+enum { WORK_NS = 50000, REST_NS = 60000, WORK_BESIDE_REST_NS = 300000 };
 
 struct relay {
     _Atomic int ready;        /* of two */
     _Atomic int last;         /* who had the last turn */
     _Atomic int64_t ended_ns; /* when */
-    _Atomic long passed;      /* turns in this round, with what each took on its way */
+    _Atomic long work_ns, rest_ns;
+    _Atomic long passed; /* turns in this round, with what each took on its way */
     _Atomic double passing_ns[2 * TURNS];
 };
 
@@ -182,10 +201,11 @@ struct partner {
     pid_t pid;
     int to, from; /* pipes, to the partner and back */
     snib *client;
+    int bare; /* the same lock without snib, each on its own open file */
     struct relay *relay;
 };
 
-enum { ORDER_BALL = -1 };
+enum order { ORDER_BALL, ORDER_SNIB, ORDER_BARE };
 
 static void begin_turn(struct relay *relay, int self, int64_t asked_ns)
 {
@@ -195,59 +215,82 @@ static void begin_turn(struct relay *relay, int self, int64_t asked_ns)
         long passed = atomic_fetch_add(&relay->passed, 1);
         atomic_store(&relay->passing_ns[passed], (double)(now - ended));
     }
-    while (measure_now_ns() < now + WORK_NS) {
+    while (measure_now_ns() < now + atomic_load(&relay->work_ns)) {
     }
     atomic_store(&relay->ended_ns, measure_now_ns());
 }
 
-static void take_turns(snib *client, struct relay *relay, int self, long count)
+static void snib_turn(snib *client, struct relay *relay, int self)
 {
+    snib_lease *lease;
+    snib_error error;
+    int64_t asked_ns = measure_now_ns();
+    if (snib_acquire(&lease, client, "relay", NULL, &error) < 0) {
+        die("%s", error.message);
+    }
+    begin_turn(relay, self, asked_ns);
+    if (snib_release(&lease, &error) < 0) {
+        die("%s", error.message);
+    }
+}
+
+static void bare_turn(int fd, struct relay *relay, int self)
+{
+    int64_t asked_ns = measure_now_ns();
+    lock_and_count(fd, F_OFD_SETLKW);
+    begin_turn(relay, self, asked_ns);
+    unlock(fd);
+}
+
+static void take_turns(const struct partner *partner, int self, enum order order)
+{
+    struct relay *relay = partner->relay;
+    long rest_ns = atomic_load(&relay->rest_ns);
     atomic_fetch_add(&relay->ready, 1);
     while (atomic_load(&relay->ready) < 2) {
         sched_yield();
     }
-    for (long i = 0; i < count; i++) {
-        snib_lease *lease;
-        snib_error error;
-        int64_t asked_ns = measure_now_ns();
-        if (snib_acquire(&lease, client, "relay", NULL, &error) < 0) {
-            die("%s", error.message);
+    for (long i = 0; i < TURNS; i++) {
+        if (order == ORDER_SNIB) {
+            snib_turn(partner->client, relay, self);
+        } else {
+            bare_turn(partner->bare, relay, self);
         }
-        begin_turn(relay, self, asked_ns);
-        if (snib_release(&lease, &error) < 0) {
-            die("%s", error.message);
+        if (rest_ns) {
+            nanosleep(&(struct timespec){.tv_nsec = rest_ns}, NULL);
         }
     }
 }
 
-static void tell(int fd, long order)
+static void tell(int fd, enum order order)
 {
     if (write(fd, &order, sizeof order) != (ssize_t)sizeof order) {
         die("the partner is gone");
     }
 }
 
-static bool hear(int fd, long *order)
+static bool hear(int fd, enum order *order)
 {
     return read(fd, order, sizeof *order) == (ssize_t)sizeof *order;
 }
 
-/* The ball goes back; any other number is how many turns to take. */
+/* The ball goes back. */
 static _Noreturn void be_partner(struct partner *partner)
 {
-    long order;
-    snib *client = open_client();
+    enum order order;
+    partner->client = open_client();
+    partner->bare = open_bare("relay-bare");
     int64_t asked_ns = measure_now_ns();
     while (hear(partner->to, &order)) {
         if (order == ORDER_BALL) {
             begin_turn(partner->relay, 2, asked_ns);
         } else {
-            take_turns(client, partner->relay, 2, order);
+            take_turns(partner, 2, order);
         }
         asked_ns = measure_now_ns();
         tell(partner->from, order);
     }
-    snib_close(client);
+    snib_close(partner->client);
     exit(0);
 }
 
@@ -289,8 +332,9 @@ static double pipe_relay(void *arg, long count)
 {
     struct partner *partner = arg;
     int64_t asked_ns = INT64_MAX;
-    long order;
+    enum order order;
     atomic_store(&partner->relay->passed, 0);
+    atomic_store(&partner->relay->work_ns, WORK_NS);
     for (long i = 0; i < count; i++) {
         begin_turn(partner->relay, 1, asked_ns);
         tell(partner->to, ORDER_BALL);
@@ -302,20 +346,39 @@ static double pipe_relay(void *arg, long count)
     return median_passing_ns(partner->relay);
 }
 
-static double snib_relay(void *arg, long count)
+static double relay(struct partner *partner, enum order order, long work_ns, long rest_ns)
 {
-    struct partner *partner = arg;
-    long order;
-    atomic_store(&partner->relay->passed, 0);
-    while (atomic_load(&partner->relay->passed) == 0) { /* they may miss each other altogether */
-        atomic_store(&partner->relay->ready, 0);
-        tell(partner->to, count);
-        take_turns(partner->client, partner->relay, 1, count);
+    struct relay *relay = partner->relay;
+    atomic_store(&relay->passed, 0);
+    atomic_store(&relay->work_ns, work_ns);
+    atomic_store(&relay->rest_ns, rest_ns);
+    while (atomic_load(&relay->passed) == 0) { /* they may miss each other altogether */
+        atomic_store(&relay->ready, 0);
+        tell(partner->to, order);
+        take_turns(partner, 1, order);
         if (!hear(partner->from, &order)) {
             die("the partner is gone");
         }
     }
-    return median_passing_ns(partner->relay);
+    return median_passing_ns(relay);
+}
+
+static double snib_relay(void *arg, long count)
+{
+    (void)count;
+    return relay(arg, ORDER_SNIB, WORK_NS, 0);
+}
+
+static double bare_rested(void *arg, long count)
+{
+    (void)count;
+    return relay(arg, ORDER_BARE, WORK_BESIDE_REST_NS, REST_NS);
+}
+
+static double snib_rested(void *arg, long count)
+{
+    (void)count;
+    return relay(arg, ORDER_SNIB, WORK_BESIDE_REST_NS, REST_NS);
 }
 
 /* ---- All of it -------------------------------------------------------------------------- */
@@ -329,6 +392,7 @@ int main(int argc, char **argv)
     snib *client = open_client();
     snib *reused = open_client(); /* its own: other names would push its file out of the cache */
     partner.client = client;
+    partner.bare = open_bare("relay-bare");
     int bare = open_bare("bare");
     int locked = open_bare("flock");
     const struct measure_subject subjects[] = {
@@ -340,6 +404,10 @@ int main(int argc, char **argv)
         {"snib: open, acquire, release, close", snib_whole, NULL, WHOLE, 3, 0, 0},
         {"bare: a byte to another process by pipe", pipe_relay, &partner, TURNS, -1, 0, 1},
         {"snib: hand-over to another process", snib_relay, &partner, TURNS, 6, 0, 1},
+        {"bare: OFD lock, read, write; release to acquired", bare_rested, &partner, TURNS, -1, 0,
+         1},
+        {"snib: release to acquired, both at rest in between", snib_rested, &partner, TURNS, 8, 1.2,
+         1},
     };
     measure(subjects, sizeof subjects / sizeof subjects[0]);
     snib_close(client);

@@ -76,11 +76,11 @@ TEST(behind_a_closed_gate_calls_end_at_their_deadline)
     snib_close(client);
 }
 
-TEST(a_waiter_behind_a_closed_gate_comes_when_it_opens)
+TEST(a_waiting_reader_behind_a_closed_gate_comes_when_it_opens)
 {
     snib *client = client_here();
     snib_lease *lease = take(client, "x");
-    struct helper *early = waiter(client, "x", SNIB_EXCLUSIVE);
+    struct helper *early = waiter(client, "x", SNIB_SHARED);
     struct keeper *k = close_gate("x");
     struct helper *late = helper_make("x", waiting(SNIB_EXCLUSIVE, PATIENCE_MS));
     helper_start(late);
@@ -93,6 +93,24 @@ TEST(a_waiter_behind_a_closed_gate_comes_when_it_opens)
     let_go(early);
     must_come_at_once(late);
     let_go(late);
+    snib_close(client);
+}
+
+TEST(a_waiter_that_is_called_needs_no_gate)
+{
+    snib *client = client_here();
+    snib_lease *lease = take(client, "x");
+    struct helper *w = waiter(client, "x", SNIB_EXCLUSIVE);
+    struct keeper *k = close_gate("x");
+    give(&lease);
+    must_come_at_once(w);
+    CHECK_INT(inspect(client, "x").holders, ==, 1);
+    CHECK_INT(inspect(client, "x").waiters, ==, 0);
+    let_go(w);
+    for (int i = 0; i < 3; i++) { /* and nobody is thought to wait who has come */
+        CHECK_INT(try_it(client, "x"), ==, 0);
+    }
+    check_kill(k->pid);
     snib_close(client);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Waiting: order, wake-ups that are not lost, and processes that die, stop or cannot be seen. */
+#include "engines/file/waking.h"
 #include "file_test.h"
 
 #include "engines/file/ring.h"
@@ -398,11 +399,89 @@ TEST(junk_and_forged_rings_do_no_harm)
     snib_close(client);
 }
 
+TEST(a_ring_for_the_second_does_not_let_it_pass_the_first)
+{
+    struct {
+        char magic[8];
+        uint32_t type, reserved;
+        uint64_t cookie;
+    } ring = {.magic = "snibbell", .type = 1};
+    snib *client = client_here();
+    snib_lease *lease = take(client, "x");
+    struct helper *first = waiter(client, "x", SNIB_EXCLUSIVE);
+    struct helper *second = helper_make("x", waiting(SNIB_EXCLUSIVE, PATIENCE_MS));
+    helper_start(second);
+    await_waiters(client, "x", 2);
+    struct sockaddr_un address;
+    socklen_t length = bell_of("x", 2, &address, &ring.cookie);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0);
+    check_stop(first->pid);
+    give(&lease); /* the first is rung, and cannot come */
+    for (int i = 0; i < 20; i++) {
+        sendto(fd, &ring, sizeof ring, MSG_DONTWAIT, (struct sockaddr *)&address, length);
+        check_sleep_ms(10);
+        CHECK(!check_flag_is_set(&second->held));
+    }
+    check_cont(first->pid);
+    must_come_at_once(first);
+    let_go(first);
+    must_come_at_once(second);
+    let_go(second);
+    close(fd);
+    snib_close(client);
+}
+
 static void *take_and_give(void *arg)
 {
     snib_lease *lease = take(arg, "x");
     give(&lease);
     return NULL;
+}
+
+static struct flock any_lock(const char *name)
+{
+    struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open(lock_path(name), O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0);
+    CHECK_INT(fcntl(fd, F_OFD_GETLK, &found), ==, 0);
+    close(fd);
+    return found;
+}
+
+TEST(a_holder_that_has_waited_leaves_nothing_locked)
+{
+    snib *one = client_here();
+    snib *two = client_here();
+    snib_error error;
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        snib_lease *lease = take(one, "x");
+        CHECK_INT(pthread_create(&thread, NULL, take_and_give, two), ==, 0);
+        await_waiters(one, "x", 1);
+        give(&lease);
+        CHECK_INT(pthread_join(thread, NULL), ==, 0);
+        CHECK_INT(any_lock("x").l_type, ==, F_UNLCK);
+        /* nobody uses it: it may become another kind of lock */
+        CHECK_INT(try_with(one, "x", counting(2, 0), &error), ==, 0);
+    }
+    snib_close(two);
+    snib_close(one);
+}
+
+TEST(a_bell_that_is_hung_up_while_a_thread_sleeps_wakes_it)
+{
+    struct waking waking = {0};
+    struct source source = {0};
+    snib__file_waking_init(&waking);
+    CHECK_INT(snib__file_waking_open(&waking), ==, 0);
+    struct pollfd kicked = {.fd = waking.kick, .events = POLLIN};
+    snib__file_waking_hear(&waking, 0, &source);
+    CHECK_INT(poll(&kicked, 1, 0), ==, 0); /* nobody sleeps */
+    waking.sleeping_until = SNIB__NEVER;
+    snib__file_waking_hear(&waking, 0, &source);
+    CHECK_INT(poll(&kicked, 1, 0), ==, 1);
+    snib__file_waking_close(&waking);
 }
 
 TEST(sessions_of_one_process_ring_each_other)

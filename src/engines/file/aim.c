@@ -96,7 +96,9 @@ static enum aimed at_slot_holder(struct aim *a, int mode)
     if (lock->exclusive || (mode == SNIB_EXCLUSIVE && lock->shared)) {
         return AIMED; /* ourselves: our release comes by here */
     }
-    if (!snib__file_blocked(lock->file.fd, type, SLOT_AT, 1, &found)) {
+    if (v->slot_seen && (v->slot.l_type == F_WRLCK || mode == SNIB_EXCLUSIVE)) {
+        found = v->slot; /* if it was let go since, we will be rung */
+    } else if (!snib__file_blocked(lock->file.fd, type, SLOT_AT, 1, &found)) {
         return CHANGED;
     }
     struct slot_owner o = slot_owner_of(found.l_len);

@@ -23,7 +23,8 @@
 #include <unistd.h>
 
 #define MESSAGE_MAGIC "snibbell"
-#define QUEUE_BOUND 10 /* net.unix.max_dgram_qlen: what the kernel keeps for us */
+#define QUEUE_BOUND 10  /* net.unix.max_dgram_qlen: what the kernel keeps for us */
+#define HEAR_AT_ONCE 16 /* more than that */
 #define HEAR_MAX 64
 
 enum message_type { MESSAGE_RING = 1, MESSAGE_QUIT = 2 };
@@ -50,24 +51,24 @@ static socklen_t address_of(struct sockaddr_un *out, struct bell_address a)
 /* ---- Sending ---------------------------------------------------------------------------- */
 
 /* From our own bell, or where we have none, from a socket of the moment. */
-static bool send_to(const struct bell *b, struct bell_address to, const struct message *m,
-                    size_t bytes)
+static enum rung send_to(const struct bell *b, struct bell_address to, const struct message *m,
+                         size_t bytes)
 {
     struct sockaddr_un address;
     socklen_t size = address_of(&address, to);
     int fd = b->fd >= 0 ? b->fd : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        return true; /* not known */
+        return UNSURE;
     }
     ssize_t n;
     do {
         n = sendto(fd, m, bytes, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&address, size);
     } while (n < 0 && errno == EINTR);
-    bool there = n >= 0 || errno != ECONNREFUSED;
+    enum rung rung = n >= 0 ? RUNG : errno == ECONNREFUSED ? NOBODY : UNSURE;
     if (fd != b->fd) {
         close(fd);
     }
-    return there;
+    return rung;
 }
 
 static void start(struct message *m, enum message_type type, uint64_t cookie)
@@ -76,7 +77,7 @@ static void start(struct message *m, enum message_type type, uint64_t cookie)
     memcpy(m->magic, MESSAGE_MAGIC, sizeof m->magic);
 }
 
-bool snib__file_bell_ring(const struct bell *b, struct bell_address to, uint64_t cookie)
+enum rung snib__file_bell_ring(const struct bell *b, struct bell_address to, uint64_t cookie)
 {
     struct message m;
     start(&m, MESSAGE_RING, cookie);
@@ -90,7 +91,7 @@ bool snib__file_bell_ask(const struct bell *b, struct bell_address to, uint64_t 
     start(&m, MESSAGE_QUIT, cookie);
     m.token = token;
     snprintf(m.who, sizeof m.who, "%s", who);
-    return send_to(b, to, &m, sizeof m);
+    return send_to(b, to, &m, sizeof m) != NOBODY;
 }
 
 /* ---- Hearing ---------------------------------------------------------------------------- */
@@ -114,18 +115,21 @@ static void on_message(struct bell *b, struct message *m, size_t bytes)
 static void hear(struct source *source)
 {
     struct bell *b = SNIB__OF(source, struct bell, source);
+    struct message messages[HEAR_AT_ONCE];
+    struct iovec rooms[HEAR_AT_ONCE];
+    struct mmsghdr headers[HEAR_AT_ONCE] = {0};
+    for (int i = 0; i < HEAR_AT_ONCE; i++) {
+        rooms[i] = (struct iovec){.iov_base = &messages[i], .iov_len = sizeof messages[i]};
+        headers[i].msg_hdr = (struct msghdr){.msg_iov = &rooms[i], .msg_iovlen = 1};
+    }
     int heard = 0;
-    while (heard < HEAR_MAX) {
-        struct message m;
-        ssize_t n = recv(b->fd, &m, sizeof m, MSG_DONTWAIT | MSG_TRUNC);
-        if (n < 0 && errno == EINTR) {
-            continue;
+    int n = HEAR_AT_ONCE;
+    while (heard < HEAR_MAX && n == HEAR_AT_ONCE) {
+        n = recvmmsg(b->fd, headers, HEAR_AT_ONCE, MSG_DONTWAIT | MSG_TRUNC, NULL);
+        for (int i = 0; i < n; i++) {
+            on_message(b, &messages[i], headers[i].msg_len);
         }
-        if (n < 0) {
-            break;
-        }
-        heard++;
-        on_message(b, &m, (size_t)n);
+        heard += n > 0 ? n : 0;
     }
     if (heard >= QUEUE_BOUND) {
         b->overflowed(b);
@@ -151,9 +155,6 @@ int snib__file_bell_open(struct bell *b)
     socklen_t size = address_of(&address, b->address);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int sys = fd < 0 || bind(fd, (struct sockaddr *)&address, size) < 0 ? errno : 0;
-    if (sys == 0) {
-        sys = snib__file_waking_add(b->waking, fd, &b->source);
-    }
     if (sys != 0) {
         if (fd >= 0) {
             close(fd);
@@ -161,12 +162,14 @@ int snib__file_bell_open(struct bell *b)
         return sys;
     }
     b->fd = fd;
+    snib__file_waking_hear(b->waking, fd, &b->source);
     return 0;
 }
 
 void snib__file_bell_close(struct bell *b)
 {
     if (b->fd >= 0) {
+        snib__file_waking_hear(b->waking, -1, NULL);
         close(b->fd);
         b->fd = -1;
     }

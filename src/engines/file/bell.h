@@ -26,8 +26,8 @@ void snib__file_bell_init(struct bell *, struct waking *, struct bell_address);
 int snib__file_bell_open(struct bell *); /* idempotent; errno */
 void snib__file_bell_close(struct bell *);
 
-/* False: nobody is there. */
-bool snib__file_bell_ring(const struct bell *, struct bell_address to, uint64_t cookie);
+enum rung { RUNG, UNSURE, NOBODY }; /* UNSURE: it was full, or there was no way to try */
+enum rung snib__file_bell_ring(const struct bell *, struct bell_address to, uint64_t cookie);
 /* Ask the holder with that cookie to give up. False: nobody is there. */
 bool snib__file_bell_ask(const struct bell *, struct bell_address to, uint64_t cookie,
                          uint64_t token, const char *who);

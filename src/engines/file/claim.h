@@ -22,6 +22,7 @@ struct file_claim {
     bool attends;    /* counted in session->attend */
     bool published;  /* its record says that it listens */
     bool told;       /* answered QUEUED since the attempt */
+    bool behind;     /* its attempt found others holding or waiting */
     uint32_t record; /* its record; 0: none, or record 0 of an exclusive holder */
     uint32_t permit; /* of a counted holder */
     uint32_t nonce;  /* in the length of its slot lock */

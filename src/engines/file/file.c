@@ -38,8 +38,9 @@
  * - Network file systems: locks may stay on one host, or vanish with the server. Refused; with
  *   ?network=allow nothing is promised across hosts, bells and deaths do not cross either.
  * - A process stopped inside the gate, which it holds for microseconds at a time: the uncontended
- *   exclusive acquire and every release go on; who must queue waits for a second and then takes
- *   what is free out of order. A counted lock waits for the gate, or its deadline.
+ *   exclusive acquire and every release go on, and the first in the queue comes when it is called;
+ *   who must queue waits for a second and then takes what is free out of order. A counted lock
+ * waits for the gate, or its deadline.
  * - A copy of a virtual machine, or of its disk, is another host.
  */
 #include "engines/file/attempt.h"

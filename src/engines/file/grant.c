@@ -43,8 +43,18 @@ static enum taken record_holder(struct view *v, struct file_claim *c, struct fai
 
 /* ---- One slot --------------------------------------------------------------------------- */
 
+/* Who has it stays in the view, for those who watch it and tell of it. */
+static bool slot_is_taken(struct view *v, int mode)
+{
+    v->slot_seen = !snib__file_slot_is_open(v->lock, mode, &v->slot) && v->slot.l_type != F_UNLCK;
+    return v->slot_seen;
+}
+
 static enum taken take_slot(struct view *v, struct file_claim *c, struct failure *why)
 {
+    if (v->joined && slot_is_taken(v, c->claim->mode)) {
+        return NOT_FREE; /* as it was a moment ago: asking says by whom, trying does not */
+    }
     if (c->claim->mode == SNIB_EXCLUSIVE) {
         return snib__file_slot_take_exclusive(c, why);
     }
@@ -101,7 +111,7 @@ static void walk_slot(struct view *v)
         if (snib__file_record_stalled(v->lock, r)) {
             continue;
         }
-        if (!snib__file_slot_is_open(v->lock, mode)) {
+        if (!snib__file_slot_is_open(v->lock, mode, &v->slot)) {
             return;
         }
         snib__file_view_ring(v, e->record);

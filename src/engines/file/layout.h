@@ -12,7 +12,8 @@
  *   gate     1 byte, for writing: whoever holds it may change the queue. Held for microseconds,
  *            never waited for in the kernel, because its holder may be stopped.
  *   permits  byte k, for writing: permit k of a counted lock
- *   alive    byte i, for writing: the writer of record i lives
+ *   alive    byte i, for writing: the writer of record i lives. Who gets the slot frees its record,
+ *            but keeps the byte until it gives the slot back: one unlock is enough for both.
  *   slot     exclusive holders lock it for writing, shared ones for reading. All ranges start at
  *            the same byte, so they exclude; their length spells the holder, so F_OFD_GETLK
  *            tells who it is even when nothing was written.
@@ -36,6 +37,7 @@
 
 #define FILE_BYTES 4096 /* reserved at once, so that a full disk is met before the first grant */
 #define RECORDS_MAX 4096U
+#define PAGE_RECORDS 15U /* that many are within FILE_BYTES, record 0 among them */
 #define PERMITS_MAX 1000U
 #define FILE_MAGIC "snib\r\n\032\001"
 #define FILE_VERSION 1U
@@ -64,7 +66,7 @@ struct record {
 struct gate_words {
     uint32_t kind, permits;
     uint64_t next_order;
-    uint32_t waiting; /* never less than the number of live waiters */
+    uint32_t waiting; /* never less than the number of live waiters; records tell exactly */
     uint32_t high;    /* records in use are below */
 };
 
@@ -83,6 +85,8 @@ struct front { /* what an uncontended acquire reads */
 
 _Static_assert(sizeof(struct record) == 256, "records are 256 bytes");
 _Static_assert(sizeof(struct header) == 256, "the header is 256 bytes");
+_Static_assert(sizeof(struct header) + PAGE_RECORDS * sizeof(struct record) == FILE_BYTES,
+               "header and first records fill the page");
 
 static inline off_t record_at(uint32_t index)
 {

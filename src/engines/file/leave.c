@@ -22,8 +22,8 @@ static void offer(struct lock *lock)
         if (lock->missed) { /* the gate is closed: nobody else has heard of it */
             snib__file_ring_behind(lock, 0);
         }
-    } else if (snib__file_lockfile_waiting(&lock->file) != 0) {
-        snib__file_ring_behind(lock, 0);
+    } else {
+        snib__file_ring_first(lock);
     }
 }
 
@@ -90,7 +90,5 @@ void snib__file_leave_all(struct lock *lock)
     for (EACH_CLAIM(waiter, &lock->waiting)) {
         snib__file_ring_behind(lock, waiter->order);
     }
-    if (snib__file_lockfile_waiting(&lock->file) != 0) {
-        snib__file_ring_behind(lock, 0);
-    }
+    snib__file_ring_first(lock);
 }

@@ -38,6 +38,7 @@ struct lock {
     struct snib__list holding;              /* shared and counted */
     uint64_t own_records[RECORDS_MAX / 64]; /* whose alive byte is ours */
     uint64_t own_permits[(PERMITS_MAX + 63) / 64];
+    uint32_t kept; /* the record our exclusive holder waited in: free, its alive byte still ours */
 
     /* Waiting. */
     bool timed;               /* has joined the timers */
@@ -49,6 +50,7 @@ struct lock {
     bool missed;              /* the last pass did not get in */
     int64_t closed_ns;        /* when the gate was first found closed since we were last inside */
     int gate_misses;          /* in a row */
+    uint64_t rang;            /* the cookie of whom we rang last, outside the gate */
     struct rival rival;
     struct foreign_call calls[CALLS_MAX]; /* the latest ones */
     size_t next_call;

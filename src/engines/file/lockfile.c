@@ -486,11 +486,47 @@ bool snib__file_lockfile_read_record(const struct lockfile *f, uint32_t index, s
     return read_at(f, out, sizeof *out, record_at(index));
 }
 
-uint32_t snib__file_lockfile_waiting(struct lockfile *f)
+size_t snib__file_lockfile_read_page(const struct lockfile *f, bool looked, void *out)
+{
+    if (f->map && (looked || map_is_there(f))) {
+        memcpy(out, f->map, FILE_BYTES);
+        return FILE_BYTES;
+    }
+    size_t got = 0;
+    while (got < FILE_BYTES) {
+        ssize_t n = pread(f->fd, (char *)out + got, FILE_BYTES - got, (off_t)got);
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            break;
+        }
+        got += n < 0 ? 0 : (size_t)n;
+    }
+    return got;
+}
+
+/* The number in the header is too high when somebody left without the gate. A waiter writes its
+ * record first, then the number, and tries then: so who sees no record is not waited for. */
+uint32_t snib__file_lockfile_count(const struct front *page)
+{
+    const struct record *records = &page->holder;
+    uint32_t waiting = __atomic_load_n(&page->header.words.waiting, __ATOMIC_ACQUIRE);
+    uint32_t high = page->header.words.high;
+    if (waiting == 0 || high > PAGE_RECORDS) {
+        return waiting;
+    }
+    waiting = 0;
+    for (uint32_t i = 1; i < high; i++) {
+        uint32_t state = __atomic_load_n(&records[i].state, __ATOMIC_ACQUIRE);
+        waiting += state == RECORD_WAITING ? 1 : 0;
+    }
+    return waiting;
+}
+
+uint32_t snib__file_lockfile_waiting(struct lockfile *f, bool *looked)
 {
     uint32_t waiting = 1; /* if it cannot be read: somebody may */
-    if (f->map && map_is_there(f)) {
-        waiting = __atomic_load_n(&f->map->header.words.waiting, __ATOMIC_ACQUIRE);
+    *looked = f->map && map_is_there(f);
+    if (*looked) {
+        waiting = snib__file_lockfile_count(f->map);
     } else {
         (void)read_at(f, &waiting, sizeof waiting, offsetof(struct header, words.waiting));
     }

@@ -110,8 +110,12 @@ bool snib__file_lockfile_follow(struct lockfile *); /* does the name still lead 
 
 bool snib__file_lockfile_read(const struct lockfile *, struct front *out); /* false: it cannot be */
 bool snib__file_lockfile_read_record(const struct lockfile *, uint32_t index, struct record *out);
-/* How many wait, as the header says now; at least. */
-uint32_t snib__file_lockfile_waiting(struct lockfile *);
+/* The first FILE_BYTES, by the map where there is one; answers how many bytes there were. `looked`:
+ * a check said PRESENT in the same breath. */
+size_t snib__file_lockfile_read_page(const struct lockfile *, bool looked, void *out);
+/* How many wait; at least. Of a whole page, then as it is in the file now. */
+uint32_t snib__file_lockfile_count(const struct front *page);
+uint32_t snib__file_lockfile_waiting(struct lockfile *, bool *looked);
 int snib__file_lockfile_write(const struct lockfile *, const void *, size_t, off_t at); /* errno */
 
 /* "cannot WHAT the file: ..."; answers the code. */

@@ -45,10 +45,15 @@ static bool anybody_joins(const struct lock *lock)
 
 static void on_timer(struct snib__timer *timer);
 
+/* A time that would do as well is kept: that spares the core setting its timer. */
 static void check_after(struct lock *lock, int64_t ms)
 {
+    int64_t left_ns = lock->check_ns - snib__now().boot_ns;
+    int64_t quarter_ns = ms * SNIB__MS / 4;
     lock->check_ms = ms;
-    lock->check_ns = snib__now().boot_ns + snib__jitter(ms * SNIB__MS);
+    if (left_ns < 3 * quarter_ns || left_ns > 5 * quarter_ns) {
+        lock->check_ns += snib__jitter(ms * SNIB__MS) - left_ns;
+    }
 }
 
 void snib__file_queue_schedule(struct lock *lock)
@@ -185,28 +190,47 @@ static struct lock *go_inside(struct view *v, struct lock *lock)
     return NULL;
 }
 
-static struct lock *pass(struct lock *lock)
+/* Somebody of ours was rung or bereaved. If it is alone here, it need not go through the gate. */
+static bool come(struct lock *lock)
+{
+    struct file_claim *c = snib__file_claim_first(&lock->waiting);
+    if (!c || snib__file_claim_next(&lock->waiting, c) || anybody_joins(lock) ||
+        c->claim->mode != SNIB_EXCLUSIVE || snib__file_slot_take_called(c) != TAKEN) {
+        return false;
+    }
+    snib__file_record_retire(lock, c->record);
+    c->record = 0;
+    snib__file_claim_conclude(c, SNIB__HELD, NULL);
+    snib__file_lock_watch(lock, NULL, 0);
+    lock->missed = lock->bereaved = false;
+    return true;
+}
+
+static struct lock *pass_gate(struct lock *lock)
 {
     struct failure why;
     struct view v;
-    struct lock *next = NULL;
-    assert(!lock->session->in_gate);
-    snib__file_lock_use(lock); /* its claims may move elsewhere */
-    lock->poked = false;
     switch (snib__file_view_enter(&v, lock, &why)) {
     case ENTERED:
-        next = go_inside(&v, lock);
-        break;
+        return go_inside(&v, lock);
     case GATE_BUSY:
-        next = gate_closed(lock);
-        break;
+        return gate_closed(lock);
     case ENTER_FAILED:
         fail_all(lock, &why);
-        break;
+        return NULL;
     case ENTER_REPLACED:
-        next = snib__file_move(lock);
-        break;
+        return snib__file_move(lock);
     }
+    return NULL;
+}
+
+static struct lock *pass(struct lock *lock)
+{
+    assert(!lock->session->in_gate);
+    snib__file_lock_use(lock); /* its claims may move elsewhere */
+    bool called = lock->poked;
+    lock->poked = false;
+    struct lock *next = called && come(lock) ? NULL : pass_gate(lock);
     snib__file_queue_schedule(lock);
     snib__file_lock_unuse(lock);
     return next;
@@ -243,7 +267,7 @@ static bool worth_a_pass(const struct lock *lock)
     const struct snib__claim *first = snib__file_claim_first(&lock->waiting)->claim;
     struct flock found;
     if (first->mode != SNIB_COUNTED) {
-        return snib__file_slot_is_open(lock, first->mode);
+        return snib__file_slot_is_open(lock, first->mode, &found);
     }
     if (first->permits > 8) {
         return true;

@@ -12,6 +12,7 @@
 
 #include "engines/file/space.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -50,14 +51,26 @@ int snib__file_record_write_token(struct lock *lock, uint64_t token)
                                      record_at(0) + (off_t)offsetof(struct record, token));
 }
 
+static void write_free(const struct lock *lock, uint32_t index)
+{
+    static const uint32_t state = RECORD_FREE;
+    (void)snib__file_lockfile_write(&lock->file, &state, sizeof state, record_at(index));
+}
+
 /* The owner needs no gate for that; the number of waiters is corrected by the next who goes
  * through. */
 void snib__file_record_drop(struct lock *lock, uint32_t index)
 {
-    static const uint32_t state = RECORD_FREE;
-    (void)snib__file_lockfile_write(&lock->file, &state, sizeof state, record_at(index));
+    write_free(lock, index);
     bit_set(lock->own_records, index, false);
     snib__file_lockfile_unlock(&lock->file, ALIVE_AT + (off_t)index, 1);
+}
+
+void snib__file_record_retire(struct lock *lock, uint32_t index)
+{
+    assert(lock->kept == 0);
+    write_free(lock, index);
+    lock->kept = index;
 }
 
 void snib__file_record_publish(struct file_claim *c)

@@ -10,6 +10,8 @@ int snib__file_record_write(struct lock *, uint32_t index, const struct record *
 int snib__file_record_write_token(struct lock *, uint64_t token);                  /* of record 0 */
 /* Ours, free again. */
 void snib__file_record_drop(struct lock *, uint32_t index);
+/* The same for who has the slot now: its alive byte goes with the slot. */
+void snib__file_record_retire(struct lock *, uint32_t index);
 /* The holder's record says from now on that it listens. */
 void snib__file_record_publish(struct file_claim *);
 

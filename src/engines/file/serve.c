@@ -2,11 +2,16 @@
 /*
  * Inside the gate: everything for the claims of this session on one name.
  *
- *   load, walk              who can have it at once does not need a record in the queue
+ *   load, walk              who can have it at once does not need a record in the queue. Left out
+ *                           if all of ours have just tried and found it taken
  *   write down the rest     record, then the number of waiters
- *   load, walk again        whatever was let go before we were written down is free now, and
+ *   walk again              whatever was let go before we were written down is free now, and
  *                           who lets go later sees us
  *   aim                     watch whom we wait for
+ *
+ * Between load and second walk others can only leave, which their alive bytes and the slot say. Who
+ * was called and took the slot meanwhile keeps its alive byte: it is waited for, as it should be.
+ * The permits of a counted lock stand in records, so these are loaded again.
  */
 #include "engines/file/serve.h"
 
@@ -34,7 +39,7 @@ static bool write_down(struct view *v, struct queue_entry *e, struct failure *wh
     c->record = index;
     c->order = words->next_order++;
     c->since_ms = snib__wall_us() / 1000;
-    words->waiting++;
+    words->waiting = snib__file_view_waiting(v) + 1;
     const struct record *r = snib__file_record_draft(c, RECORD_WAITING);
     sys = snib__file_record_write(lock, index, r);
     if (sys == 0) {
@@ -90,6 +95,15 @@ static void bind_all(struct view *v)
 
 /* ---- Who is in the way ------------------------------------------------------------------ */
 
+static bool writer_of_slot(const struct view *v, struct flock *found)
+{
+    if (v->slot_seen && v->slot.l_type == F_WRLCK) {
+        *found = v->slot;
+        return true;
+    }
+    return snib__file_blocked(v->lock->file.fd, F_RDLCK, SLOT_AT, 1, found);
+}
+
 static void find_rival(const struct view *v)
 {
     struct lock *lock = v->lock;
@@ -100,12 +114,13 @@ static void find_rival(const struct view *v)
         snib__file_rival_name(out, snib__file_record_draft(lock->exclusive, RECORD_HOLDING));
         return;
     }
-    if (v->front.header.words.kind == KIND_RW &&
-        snib__file_blocked(lock->file.fd, F_RDLCK, SLOT_AT, 1, &found)) {
+    if (v->front.header.words.kind == KIND_RW && writer_of_slot(v, &found)) {
         struct front front;
         uint32_t pid = slot_owner_of(found.l_len).pid;
-        if (snib__file_lockfile_read(&lock->file, &front) &&
-            snib__file_record_proved(&front.holder, &found)) {
+        if (snib__file_record_proved(&v->front.holder, &found)) {
+            snib__file_rival_name(out, &v->front.holder);
+        } else if (snib__file_lockfile_read(&lock->file, &front) &&
+                   snib__file_record_proved(&front.holder, &found)) {
             snib__file_rival_name(out, &front.holder);
         } else if (pid) {
             snprintf(out->who, sizeof out->who, "pid %u", pid);
@@ -144,19 +159,45 @@ static void number_places(struct view *v)
 
 /* ---- Rounds ----------------------------------------------------------------------------- */
 
+/* Have all of ours come to wait? */
+static bool all_behind(const struct view *v)
+{
+    for (EACH_CLAIM(c, &v->lock->joining)) {
+        if (!c->behind || !c->claim->may_queue) {
+            return false;
+        }
+    }
+    return snib__list_empty(&v->lock->waiting) && !snib__list_empty(&v->lock->joining);
+}
+
+static void walk_again(struct view *v)
+{
+    v->joined = true;
+    for (size_t i = 0; i < v->entry_count; i++) {
+        v->entries[i].alive = v->entries[i].own != NULL;
+    }
+    snib__file_grant_walk(v);
+}
+
 static void serve_in_rounds(struct view *v)
 {
     struct failure why;
     bind_all(v);
-    for (int round = 0; round < ROUNDS; round++) {
+    bool walks = !all_behind(v);
+    for (int round = 0; round < ROUNDS; round++, walks = true) {
         if (round > 0 && snib__file_view_reload(v, &why) < 0) {
             break;
         }
-        snib__file_grant_walk(v);
-        if (v->replaced) {
-            return;
+        if (walks) {
+            snib__file_grant_walk(v);
         }
-        if (!write_down_all(v) && snib__file_aim_watches(v)) {
+        if (!v->replaced && write_down_all(v)) {
+            if (v->front.header.words.kind == KIND_COUNTED) {
+                continue;
+            }
+            walk_again(v);
+        }
+        if (v->replaced || snib__file_aim_watches(v)) {
             return;
         }
     }

@@ -9,7 +9,13 @@
  *   read the header      is it this kind of lock, does nobody wait, which was the last token?
  *   write record 0       the new token and who we are, in one pwrite. Fails: not granted
  *
- * and the release: unlock, then look whether somebody waits. A waiter writes itself down first
+ * A waiter that was called needs no gate either: it locks the slot, and what it reads then must
+ * show its own record, and no waiter with a smaller number. Numbers are given inside the gate, and
+ * written down before the next one is given, so whoever is before it is there to be seen. Then it
+ * writes record 0, frees its own, and has it. Who is killed in between leaves a record without a
+ * live owner, as any waiter who is killed.
+ *
+ * The release: unlock, then look whether somebody waits. A waiter writes itself down first
  * and tries the slot then. If its try failed, it came before our unlock, so what it wrote is
  * there to be seen after it: no wake-up is lost. Whoever unlocks the slot must look, also one who
  * took it only to find that others wait and it is not its turn.
@@ -36,7 +42,16 @@ static struct slot_owner owner_of(const struct file_claim *c)
  * prepare for a range that is cut in two. */
 static void unlock_slot(struct lock *lock)
 {
-    snib__file_lockfile_unlock(&lock->file, lock->file.uses == 1 ? 0 : SLOT_AT, 0);
+    bool all = lock->file.uses == 1 && snib__list_empty(&lock->waiting);
+    uint32_t kept = lock->kept;
+    snib__file_lockfile_unlock(&lock->file, all ? 0 : SLOT_AT, 0);
+    if (kept) {
+        lock->kept = 0;
+        bit_set(lock->own_records, kept, false);
+    }
+    if (kept && !all) {
+        snib__file_lockfile_unlock(&lock->file, ALIVE_AT + (off_t)kept, 1);
+    }
 }
 
 uint64_t snib__file_slot_next_token(uint64_t last, int64_t now_us)
@@ -76,9 +91,7 @@ static enum taken write_holder(struct file_claim *c, uint64_t last, struct failu
 static enum taken back_out(struct lock *lock, enum taken answer)
 {
     unlock_slot(lock);
-    if (snib__file_lockfile_waiting(&lock->file) != 0) {
-        snib__file_ring_behind(lock, 0);
-    }
+    snib__file_ring_first(lock);
     return answer;
 }
 
@@ -114,11 +127,14 @@ enum taken snib__file_slot_take_fast(struct file_claim *c, struct failure *why)
     if (lock->exclusive || lock->shared || !alone) {
         return NOT_FREE;
     }
-    if (lock->file.crowded && snib__file_lockfile_waiting(&lock->file)) {
+    bool looked;
+    c->behind = lock->file.crowded && snib__file_lockfile_waiting(&lock->file, &looked);
+    if (c->behind) {
         return NOT_FREE; /* no need to disturb them */
     }
     enum taken taken = lock_slot(c, F_WRLCK, why);
     if (taken != TAKEN) {
+        c->behind = taken == NOT_FREE;
         return taken;
     }
     enum presence presence = snib__file_lockfile_check(&lock->file, file_tick(), why);
@@ -135,8 +151,8 @@ enum taken snib__file_slot_take_fast(struct file_claim *c, struct failure *why)
             return back_out(lock, NOT_FREE);
         }
     }
-    uint32_t waiting = __atomic_load_n(&front->header.words.waiting, __ATOMIC_ACQUIRE);
-    if (waiting || !quick(lock, &front->header, front == &read)) {
+    c->behind = front == &read ? read.header.words.waiting : snib__file_lockfile_count(front);
+    if (c->behind || !quick(lock, &front->header, front == &read)) {
         lock->file.crowded = true;
         return back_out(lock, NOT_FREE);
     }
@@ -144,15 +160,60 @@ enum taken snib__file_slot_take_fast(struct file_claim *c, struct failure *why)
     return taken == TAKEN ? TAKEN : back_out(lock, taken);
 }
 
+/* Is it there, and before all others? */
+static bool is_first(const struct file_claim *c, const struct front *page)
+{
+    const struct record *records = &page->holder;
+    uint32_t high = page->header.words.high;
+    if (c->record >= high || high > PAGE_RECORDS || !quick(c->lock, &page->header, true) ||
+        records[c->record].state != RECORD_WAITING || records[c->record].order != c->order) {
+        return false;
+    }
+    for (uint32_t i = 1; i < high; i++) {
+        if (records[i].state == RECORD_WAITING && records[i].order < c->order) {
+            return false;
+        }
+    }
+    return true;
+}
+
+enum taken snib__file_slot_take_called(struct file_claim *c)
+{
+    struct lock *lock = c->lock;
+    struct file_session *fs = lock->session;
+    struct failure ignored; /* inside the gate the same happens again, and is said */
+    const struct front *page = lock->file.map;
+    if (lock->exclusive || lock->shared || lock_slot(c, F_WRLCK, &ignored) != TAKEN) {
+        return NOT_FREE;
+    }
+    if (snib__file_lockfile_check(&lock->file, file_tick(), &ignored) != PRESENT) {
+        return back_out(lock, NOT_FREE);
+    }
+    if (!page) {
+        page = (const struct front *)(const void *)fs->records;
+        if (!snib__file_record_make_room(fs, PAGE_RECORDS + 1) ||
+            snib__file_lockfile_read_page(&lock->file, true, fs->records) < FILE_BYTES) {
+            return back_out(lock, NOT_FREE);
+        }
+    }
+    if (!is_first(c, page) || write_holder(c, page->holder.token, &ignored) != TAKEN) {
+        return back_out(lock, NOT_FREE);
+    }
+    return TAKEN;
+}
+
 /* Locked, and it is the right file; record 0 as it is now that nobody else can write it. Who has
  * not been inside the gate also sees to it that the name is this kind of lock: whoever changes
  * that holds the slot meanwhile. */
 static enum taken settle(struct lock *lock, struct front *front, bool gated, struct failure *why)
 {
-    if (snib__file_lockfile_check_fully(&lock->file, why) == REPLACED) {
+    enum presence presence = snib__file_lockfile_check(&lock->file, file_tick(), why);
+    if (presence == REPLACED) {
         return TAKE_REPLACED;
     }
-    if (!snib__file_lockfile_read(&lock->file, front)) {
+    if (presence == PRESENT && lock->file.map) {
+        *front = *lock->file.map;
+    } else if (!snib__file_lockfile_read(&lock->file, front)) {
         snib__file_lockfile_cannot(&lock->file, "read", errno, why);
         return TAKE_FAILED;
     }
@@ -243,12 +304,12 @@ void snib__file_slot_drop_shared(struct file_claim *c)
     }
 }
 
-bool snib__file_slot_is_open(const struct lock *lock, int mode)
+bool snib__file_slot_is_open(const struct lock *lock, int mode, struct flock *found)
 {
-    struct flock found;
+    found->l_type = F_UNLCK;
     if (lock->exclusive || (mode == SNIB_EXCLUSIVE && lock->shared)) {
         return false;
     }
     return !snib__file_blocked(lock->file.fd, mode == SNIB_EXCLUSIVE ? F_WRLCK : F_RDLCK, SLOT_AT,
-                               1, &found);
+                               1, found);
 }

@@ -127,7 +127,12 @@ static bool is_remnant(const struct view *v, const struct header *h)
 static int read_records(struct view *v, struct failure *why)
 {
     struct file_session *fs = v->lock->session;
-    int rc = read_part(v, 0, FILE_BYTES, why);
+    int rc = 0;
+    v->bytes = snib__file_lockfile_read_page(&v->lock->file, v->looked, fs->records);
+    v->looked = false;
+    if (v->bytes < FILE_BYTES) { /* cut, or it cannot be read */
+        rc = read_part(v, 0, FILE_BYTES, why);
+    }
     if (rc < 0) {
         return rc;
     }
@@ -260,7 +265,7 @@ int snib__file_view_reload(struct view *v, struct failure *why)
     }
     memcpy(&v->front, fs->records, sizeof v->front);
     v->before = v->front.header.words;
-    v->waits_for_rung = v->blind = false;
+    v->waits_for_rung = v->blind = v->slot_seen = v->joined = false;
     rc = add_turns(v, why);
     note_permits(v);
     return rc;
@@ -302,6 +307,7 @@ enum entered snib__file_view_enter(struct view *v, struct lock *lock, struct fai
         snib__file_lockfile_unlock(&lock->file, GATE_AT, 1);
         return ENTER_REPLACED;
     }
+    v->looked = presence == PRESENT;
     if (presence == REFUSED || snib__file_view_reload(v, why) < 0) {
         snib__file_lockfile_unlock(&lock->file, GATE_AT, 1);
         free(v->entries);
@@ -324,17 +330,31 @@ int snib__file_view_write_words(struct view *v)
     return sys;
 }
 
+uint32_t snib__file_view_waiting(const struct view *v)
+{
+    uint32_t waiting = 0;
+    for (size_t i = 0; i < v->entry_count; i++) {
+        waiting += !v->entries[i].gone && v->entries[i].record ? 1 : 0;
+    }
+    return waiting;
+}
+
+static void lower_high(struct view *v)
+{
+    struct gate_words *words = &v->front.header.words;
+    while (words->high > 1 && !bit_get(v->lock->own_records, words->high - 1) &&
+           v->records[words->high - 1].state == RECORD_FREE) {
+        words->high--;
+    }
+}
+
 void snib__file_view_leave(struct view *v)
 {
     struct lock *lock = v->lock;
     struct gate_words *words = &v->front.header.words;
-    words->waiting = 0;
-    for (size_t i = 0; i < v->entry_count; i++) {
-        words->waiting += !v->entries[i].gone && v->entries[i].record ? 1 : 0;
-    }
-    while (words->high > 1 && !bit_get(lock->own_records, words->high - 1) &&
-           v->records[words->high - 1].state == RECORD_FREE) {
-        words->high--;
+    words->waiting = snib__file_view_waiting(v);
+    if (words->high > PAGE_RECORDS || memcmp(words, &v->before, sizeof *words) != 0) {
+        lower_high(v); /* within the page that is not worth a write of its own */
     }
     (void)snib__file_view_write_words(
         v); /* else it stays too high, and the next one counts again */
@@ -413,6 +433,9 @@ uint32_t snib__file_view_take_record(struct view *v, struct failure *why)
 void snib__file_view_ring(struct view *v, uint32_t index)
 {
     struct record *r = &v->records[index];
+    if (r->rung_order == r->order && r->cookie == v->lock->rang) {
+        return; /* by us, and it is on its way */
+    }
     snib__file_record_mark_rung(v->lock, index, r);
     for (size_t i = 0; i < v->ring_count; i++) {
         if (v->rings[i].cookie == r->cookie) {
@@ -448,7 +471,11 @@ void snib__file_view_conclude(struct view *v, struct queue_entry *e, enum snib__
     v->refused = v->refused || outcome == SNIB__BUSY;
     if (c->record && (outcome != SNIB__HELD || c->claim->mode == SNIB_EXCLUSIVE)) {
         v->records[c->record].state = RECORD_FREE;
-        snib__file_record_drop(v->lock, c->record);
+        if (outcome == SNIB__HELD) {
+            snib__file_record_retire(v->lock, c->record);
+        } else {
+            snib__file_record_drop(v->lock, c->record);
+        }
         c->record = 0;
     }
     snib__file_claim_conclude(c, outcome, why);

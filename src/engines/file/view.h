@@ -32,7 +32,11 @@ struct view {
     bool swept;                                /* of permits of dead holders */
     struct ring rings[RINGS_MAX];
     size_t ring_count;
+    struct flock slot;   /* who had it when it was last looked at, if `slot_seen` */
     size_t bytes;        /* there were, at most what was asked for */
+    bool looked;         /* the file was found whole in the same breath */
+    bool slot_seen;      /* somebody else had the slot, after ours were written down */
+    bool joined;         /* somebody of ours was written down just now */
     bool refused;        /* somebody of ours was answered BUSY */
     bool replaced;       /* found while taking: this is not the file any more */
     bool let_go;         /* the slot was locked and unlocked again: ring afterwards */
@@ -44,8 +48,9 @@ enum entered { ENTERED, GATE_BUSY, ENTER_FAILED, ENTER_REPLACED };
 
 enum entered snib__file_view_enter(struct view *, struct lock *, struct failure *);
 int snib__file_view_reload(struct view *, struct failure *);
-int snib__file_view_write_words(struct view *); /* errno */
-void snib__file_view_leave(struct view *);      /* writes what changed, opens the gate, rings */
+int snib__file_view_write_words(struct view *);        /* errno */
+uint32_t snib__file_view_waiting(const struct view *); /* those written down */
+void snib__file_view_leave(struct view *); /* writes what changed, opens the gate, rings */
 
 /* A free record with its alive byte locked; 0: none left. */
 uint32_t snib__file_view_take_record(struct view *, struct failure *);

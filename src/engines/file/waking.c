@@ -2,8 +2,9 @@
 /*
  * What the waiting thread waits for: descriptors and timers.
  *
- * One epoll descriptor per session, made when the first claim has to wait. Whoever adds a
- * descriptor says what to do when it is ready; this file knows neither bells nor processes.
+ * One epoll descriptor per session, made when the first claim has to wait, and beside it one that
+ * is polled directly. Whoever adds a descriptor says what to do when it is ready; this file knows
+ * neither bells nor processes.
  *
  * While a thread sleeps in drive, others may submit what needs a nearer timer: they kick it.
  */
@@ -30,7 +31,7 @@ static void on_kick(struct source *source)
 
 void snib__file_waking_init(struct waking *w)
 {
-    w->epoll = w->kick = -1;
+    w->epoll = w->kick = w->ear = -1;
     w->kicked.ready = on_kick;
     w->sleeping_until = INT64_MIN;
 }
@@ -73,6 +74,7 @@ void snib__file_waking_close(struct waking *w)
             *fds[i] = -1;
         }
     }
+    w->ear = -1;
     free(w->timers.heap);
     w->timers = (struct snib__timers){.heap = NULL};
 }
@@ -88,6 +90,23 @@ void snib__file_waking_remove(struct waking *w, int fd)
     epoll_ctl(w->epoll, EPOLL_CTL_DEL, fd, NULL);
 }
 
+static void kick(const struct waking *w)
+{
+    uint64_t one = 1;
+    ssize_t n = write(w->kick, &one, sizeof one); /* full means kicked already */
+    (void)n;
+}
+
+/* A thread that sleeps already does not wait for it yet. */
+void snib__file_waking_hear(struct waking *w, int fd, struct source *source)
+{
+    w->ear = fd;
+    w->heard = source;
+    if (fd >= 0 && w->sleeping_until != INT64_MIN && w->kick >= 0) {
+        kick(w);
+    }
+}
+
 void snib__file_waking_at(struct waking *w, struct snib__timer *timer, int64_t due_ns)
 {
     snib__timer_set(&w->timers, timer, due_ns);
@@ -95,9 +114,7 @@ void snib__file_waking_at(struct waking *w, struct snib__timer *timer, int64_t d
         return;
     }
     w->sleeping_until = due_ns;
-    uint64_t one = 1;
-    ssize_t n = write(w->kick, &one, sizeof one); /* full means kicked already */
-    (void)n;
+    kick(w);
 }
 
 static void handle_ready(const struct waking *w)
@@ -117,11 +134,14 @@ bool snib__file_waking_sleep(struct waking *w, struct snib__session *session, in
         int64_t soon_ns = snib__now().boot_ns + POLL_NS;
         until_ns = soon_ns < until_ns ? soon_ns : until_ns;
     }
-    struct pollfd poll = {.fd = w->epoll, .events = POLLIN};
+    struct pollfd polls[] = {{.fd = w->ear, .events = POLLIN}, {.fd = w->epoll, .events = POLLIN}};
     w->sleeping_until = until_ns;
-    bool wanted = snib__sleep(session, &poll, deaf ? 0 : 1, until_ns);
+    bool wanted = snib__sleep(session, polls, 2, until_ns); /* poll passes what is negative */
     w->sleeping_until = INT64_MIN;
-    if (poll.revents) {
+    if (polls[0].revents) {
+        w->heard->ready(w->heard);
+    }
+    if (polls[1].revents) {
         handle_ready(w);
     }
     return wanted;
