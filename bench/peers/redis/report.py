@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of a run as a table and as one page that needs nothing else.
 
-report.py FOLDER reads FOLDER/figures (a line each: MEASURE KIND FIGURE) and FOLDER/settings, prints
-the table, and writes FOLDER/peers.html.
+report.py FOLDER reads FOLDER/figures (a line each: ROUND MEASURE KIND FIGURE) and FOLDER/settings,
+prints the table, and writes FOLDER/peers.html.
 """
 
 import html
@@ -46,22 +46,22 @@ def read(folder):
     figures = {}
     with open(folder + "/figures", encoding="utf-8") as file:
         for line in file:
-            measure, kind, figure = line.split()
-            figures.setdefault(measure, {}).setdefault(kind, []).append(float(figure))
+            turn, measure, kind, figure = line.split()
+            figures.setdefault(measure, {}).setdefault(kind, {})[turn] = float(figure)
     return figures
 
 
 def ratio(figures, measure, ours, theirs):
     """Within each round, then the median; None: one of them was skipped."""
-    rows = figures.get(measure, {})
-    if ours not in rows or theirs not in rows:
-        return None
-    return statistics.median(a / b for a, b in zip(rows[ours], rows[theirs]) if b > 0)
+    ours = figures.get(measure, {}).get(ours, {})
+    theirs = figures.get(measure, {}).get(theirs, {})
+    both = [ours[turn] / theirs[turn] for turn in ours if theirs.get(turn, 0) > 0]
+    return statistics.median(both) if both else None
 
 
 def tables(figures):
     for measure, title, unit, less in MEASURES:
-        rows = figures.get(measure, {})
+        rows = {k: list(turns.values()) for k, turns in figures.get(measure, {}).items()}
         medians = {kind: statistics.median(each) for kind, each in rows.items()}
         order = sorted(medians, key=medians.get, reverse=not less)
         yield title, unit, less, [
