@@ -145,13 +145,14 @@ enum taken snib__file_slot_take_fast(struct file_claim *c, struct failure *why)
     }
     struct front read;
     const struct front *front = lock->file.map;
-    if (!front) {
+    if (front) {
+        c->behind = snib__file_lockfile_count(front) != 0;
+    } else if (snib__file_lockfile_read(&lock->file, &read)) {
         front = &read;
-        if (!snib__file_lockfile_read(&lock->file, &read)) {
-            return back_out(lock, NOT_FREE);
-        }
+        c->behind = read.header.words.waiting != 0;
+    } else {
+        return back_out(lock, NOT_FREE);
     }
-    c->behind = front == &read ? read.header.words.waiting : snib__file_lockfile_count(front);
     if (c->behind || !quick(lock, &front->header, front == &read)) {
         lock->file.crowded = true;
         return back_out(lock, NOT_FREE);
