@@ -35,12 +35,24 @@ struct row {
     unsigned traits;
 };
 
+#define SQL_ROW(name, file, server)                                                                \
+    {                                                                                              \
+        .scheme = (name), .module = (file), .package = "snib-engine-" file,                        \
+        .summary = server ": rows that live by a session (mode=session) or a lease (mode=lease)",  \
+        .promise = "one holder on one running server; a restart or failover ends session locks",   \
+        .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_LEASED |   \
+                  SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_CROSS_HOST | SNIB_TRAIT_AT_ONCE |           \
+                  SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS                                             \
+    }
+
 static const struct row rows[] = {
     {.scheme = "file", .built_in = &snib__engine_file},
     {.scheme = "redis", .built_in = &snib__engine_redis},
     {.scheme = "unix", .built_in = &snib__engine_redis},
     {.scheme = "zookeeper", .built_in = &snib__engine_zookeeper},
     {.scheme = "zookeepers", .built_in = &snib__engine_zookeeper},
+    SQL_ROW("postgres", "postgres", "PostgreSQL"),
+    SQL_ROW("postgresql", "postgres", "PostgreSQL"),
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])
@@ -158,7 +170,6 @@ static const char *const not_yet[][2] = {
     {"redlock", "Redlock is not there yet"},
     {"etcd", "etcd is not there yet"},
     {"mysql", "MySQL is not there yet"},
-    {"postgres", "PostgreSQL is not there yet"},
 };
 
 static int unknown(const char *scheme, snib_error *err)

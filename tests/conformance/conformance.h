@@ -45,6 +45,7 @@ int engine_many(void);
 unsigned engine_traits(void);
 
 bool on_file(void);
+bool frees_at_once(void); /* what a killed process held */
 bool with_shared(void);
 bool with_counted(void);
 bool with_fairness(void);

@@ -19,6 +19,7 @@
  */
 #include "conformance.h"
 #include "server.h"
+#include "server_sql.h"
 #include "server_zookeeper.h"
 
 #include <stdio.h>
@@ -60,7 +61,7 @@ static const char *unique(void)
     return name;
 }
 
-static void make_redis_place(char *url, size_t size, const char *server)
+static void make_prefixed_place(char *url, size_t size, const char *server)
 {
     snprintf(url, size, "%s&prefix=%s", server, unique());
 }
@@ -86,9 +87,23 @@ static void make_zookeeper_place(char *url, size_t size, const char *server)
     snprintf(url, size, "%s/snib/%s", server, unique());
 }
 
+static void start_postgres(char *url, size_t size)
+{
+    static const char *const in_memory[] = {"-cfsync=off", NULL}; /* no crash is tested here */
+    static struct server postgres;
+    server_postgres(&postgres, in_memory);
+    snprintf(url, size, "postgres://snib@127.0.0.1:%d/snib?quarantine=no", postgres.port);
+}
+
+static void start_postgres_lease(char *url, size_t size)
+{
+    start_postgres(url, size);
+    strncat(url, "&mode=lease", size - strlen(url) - 1);
+}
+
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
-    {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_redis_place},
+    {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_prefixed_place},
     {.name = "zookeeper", /* whoever joins a line reads who is in it: many are the square of it */
      .scheme = "zookeeper",
      .many = 1000,
@@ -100,11 +115,24 @@ static const struct engine_row rows[] = {
      .many = 1000,
      .start = start_zookeeper_ensemble,
      .make_place = make_zookeeper_place},
+    {.name = "postgres",
+     .scheme = "postgres",
+     .many = 2000, /* each is a statement and a commit */
+     .lacks = SNIB_TRAIT_TTL_PER_LOCK,
+     .start = start_postgres,
+     .make_place = make_prefixed_place},
+    {.name = "postgres-lease",
+     .scheme = "postgres",
+     .many = 2000, /* each is a statement and a commit */
+     .lacks = SNIB_TRAIT_AT_ONCE,
+     .start = start_postgres_lease,
+     .make_place = make_prefixed_place},
 };
 
 static const struct engine_row *row_under_test(void)
 {
     const char *name = check_option("engine");
+    setenv("SNIB_MODULES", TEST_BUILD_DIR "/engines", 1);
     if (name == NULL) {
         name = "file";
     }
@@ -194,6 +222,11 @@ unsigned engine_traits(void)
     }
     fprintf(stderr, "conformance: the library has no engine named %s\n", row->scheme);
     exit(2);
+}
+
+bool frees_at_once(void)
+{
+    return (engine_traits() & SNIB_TRAIT_AT_ONCE) != 0;
 }
 
 static bool has(unsigned traits)
