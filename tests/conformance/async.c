@@ -279,16 +279,17 @@ TEST(asynchronous_waits_end_at_their_deadlines)
     snib_lease *lease = take(holder, "report", NULL);
     struct crowd *crowd = crowd_new(WAITS, true);
     int64_t first_ms = brief_ms() + 50; /* for the first of them to hear that it is held */
+    int64_t step_ms = check_ms(20);     /* more than it takes to submit one */
     int64_t start = check_now_ns();
     for (int i = 0; i < WAITS; i++) { /* the last to come has the least patience */
         snib_options options = SNIB_OPTIONS;
-        options.wait_ms = first_ms + 10 * (WAITS - 1 - i);
+        options.wait_ms = first_ms + step_ms * (WAITS - 1 - i);
         crowd_submit(crowd, i, "report", &options);
     }
     crowd_await(crowd, 1);
     CHECK_INT(elapsed_ms(start), >=, first_ms);
     crowd_await(crowd, WAITS);
-    CHECK_INT(elapsed_ms(start), >=, first_ms + 10 * (WAITS - 1));
+    CHECK_INT(elapsed_ms(start), >=, first_ms + step_ms * (WAITS - 1));
     CHECK_INT(crowd_count(crowd, SNIB_EBUSY), ==, WAITS);
     give(&lease);
     must_be_free(holder, "report");

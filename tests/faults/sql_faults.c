@@ -298,11 +298,17 @@ struct worker {
     _Atomic int *grants;
 };
 
+static int below(int bound, unsigned *seed)
+{
+    return (int)((unsigned)rand_r(seed) % (unsigned)bound);
+}
+
 static void work(void *arg)
 {
     struct worker *self = arg;
     snib *client = client_at(self->url);
     snib_options options = waiting(500);
+    unsigned seed = (unsigned)getpid();
     while (!check_flag_is_set(self->stop)) {
         snib_lease *lease = NULL;
         if (snib_acquire(&lease, client, "name", &options, NULL) != SNIB_OK) {
@@ -311,7 +317,7 @@ static void work(void *arg)
         }
         size_t belief = overlap_begin(
             self->log, &(struct overlap_grant){.name = 1, .token = snib_token(lease)});
-        for (int i = rand() % 8; i > 0 && snib_state(lease) == SNIB_HELD; i--) {
+        for (int i = below(8, &seed); i > 0 && snib_state(lease) == SNIB_HELD; i--) {
             int64_t left_ms = snib_left_ms(lease);
             overlap_deadline(self->log, belief, check_now_ns() + left_ms * 1000000);
             check_sleep_ms(2);
@@ -331,6 +337,7 @@ static void faults_never_let_two_in(struct world *w)
     _Atomic int *grants = check_shared(sizeof *grants);
     struct overlap_log *log = overlap_open(200000);
     pid_t pids[WORKERS];
+    unsigned seed = 7;
     snib *first = client_of(w, "quarantine=no");
     CHECK_INT(try_it(first, "other", NULL), ==, SNIB_OK);
     snib_close(first);
@@ -345,17 +352,17 @@ static void faults_never_let_two_in(struct world *w)
     }
     int64_t end = check_now_ns() + CHAOS_MS * 1000000LL;
     for (int i = 0; check_now_ns() < end; i++) {
-        check_sleep_ms(100 + rand() % 200);
+        check_sleep_ms(100 + below(200, &seed));
         switch (i % 4) {
         case 0: { /* a process dies */
-            int who = rand() % WORKERS;
+            int who = below(WORKERS, &seed);
             overlap_kill(log, pids[who]);
             pids[who] = check_spawn(work, &workers[who]);
             break;
         }
         case 1: /* nothing gets through for a while */
             proxy_set(&proxy, PROXY_BOTH, PROXY_STALL, 0);
-            check_sleep_ms(rand() % 1500);
+            check_sleep_ms(below(1500, &seed));
             proxy_heal(&proxy);
             break;
         case 2: /* connections end: in session mode that is a loss, which takes time to be told */
