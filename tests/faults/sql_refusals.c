@@ -190,7 +190,7 @@ static void names_that_look_like_sql_are_names(struct world *w)
         "0x27",
         "\xc3\xa4' \xf0\x9f\x94\x92",
     };
-    snib *client = client_of(w, ""), *other = client_of(w, "");
+    snib *client = client_of(w, "timeout=30s"), *other = client_of(w, "timeout=30s");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snib_options options = waiting(0);
         snib_lease *lease = NULL;
