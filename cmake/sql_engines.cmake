@@ -1,8 +1,8 @@
-# The SQL engines: modules, since few programs want libpq. What they share is in
+# The SQL engines: modules, since few programs want libpq or libmariadb. What both share is in
 # src/sql; their routines in the database are in schema.sql beside each, which is also installed for
 # those who run it by hand.
 
-# Compiled once, for all of them.
+# Compiled once, for both.
 file(GLOB sql_sources CONFIGURE_DEPENDS src/sql/*.c)
 add_library(sql_objects OBJECT ${sql_sources})
 set_target_properties(sql_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
@@ -30,3 +30,7 @@ endfunction()
 find_path(LIBPQ_INCLUDE libpq-fe.h PATH_SUFFIXES postgresql REQUIRED)
 find_library(LIBPQ_LIBRARY pq REQUIRED)
 sql_engine(postgres ${LIBPQ_LIBRARY} ${LIBPQ_INCLUDE})
+
+find_path(LIBMARIADB_INCLUDE mysql.h PATH_SUFFIXES mariadb REQUIRED)
+find_library(LIBMARIADB_LIBRARY mariadb REQUIRED)
+sql_engine(mysql ${LIBMARIADB_LIBRARY} ${LIBMARIADB_INCLUDE})

@@ -53,6 +53,8 @@ static const struct row rows[] = {
     {.scheme = "zookeepers", .built_in = &snib__engine_zookeeper},
     SQL_ROW("postgres", "postgres", "PostgreSQL"),
     SQL_ROW("postgresql", "postgres", "PostgreSQL"),
+    SQL_ROW("mysql", "mysql", "MySQL, MariaDB"),
+    SQL_ROW("mariadb", "mysql", "MySQL, MariaDB"),
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])
@@ -169,7 +171,6 @@ static const char *const not_yet[][2] = {
     {"redis+cluster", "Redis Cluster is not there yet"},
     {"redlock", "Redlock is not there yet"},
     {"etcd", "etcd is not there yet"},
-    {"mysql", "MySQL is not there yet"},
 };
 
 static int unknown(const char *scheme, snib_error *err)

@@ -101,6 +101,20 @@ static void start_postgres_lease(char *url, size_t size)
     strncat(url, "&mode=lease", size - strlen(url) - 1);
 }
 
+static void start_mysql(char *url, size_t size)
+{
+    static const char *const in_memory[] = {"--innodb-flush-log-at-trx-commit=0", NULL};
+    static struct server mariadb;
+    server_mariadb(&mariadb, in_memory);
+    snprintf(url, size, "mysql://snib@127.0.0.1:%d/snib?quarantine=no", mariadb.port);
+}
+
+static void start_mysql_lease(char *url, size_t size)
+{
+    start_mysql(url, size);
+    strncat(url, "&mode=lease", size - strlen(url) - 1);
+}
+
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
     {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_prefixed_place},
@@ -126,6 +140,18 @@ static const struct engine_row rows[] = {
      .many = 2000, /* each is a statement and a commit */
      .lacks = SNIB_TRAIT_AT_ONCE,
      .start = start_postgres_lease,
+     .make_place = make_prefixed_place},
+    {.name = "mysql",
+     .scheme = "mysql",
+     .many = 2000, /* each is a statement and a commit */
+     .lacks = SNIB_TRAIT_TTL_PER_LOCK,
+     .start = start_mysql,
+     .make_place = make_prefixed_place},
+    {.name = "mysql-lease",
+     .scheme = "mysql",
+     .many = 2000, /* each is a statement and a commit */
+     .lacks = SNIB_TRAIT_AT_ONCE,
+     .start = start_mysql_lease,
      .make_place = make_prefixed_place},
 };
 

@@ -70,6 +70,29 @@ TEST_LIMIT(a_read_only_postgres_is_refused, 60)
     must_be_refused(url_at(w, w->server.port, ""), SNIB_EUNSAFE, "read only");
 }
 
+TEST_LIMIT(a_read_only_mysql_is_refused, 60)
+{
+    static const char *const extra[] = {"--read-only=1", NULL};
+    struct world *w = world_new("mysql", "session", extra);
+    must_be_refused(url_at(w, w->server.port, ""), SNIB_EUNSAFE, "read only");
+}
+
+TEST_LIMIT(a_cluster_of_several_masters_is_refused, 90)
+{
+    static const char *const extra[] = {"--wsrep-on=ON",
+                                        "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",
+                                        "--wsrep-cluster-address=gcomm://",
+                                        "--wsrep-provider-options=base_port=@PORT1@",
+                                        "--wsrep-node-address=127.0.0.1:@PORT1@",
+                                        "--binlog-format=ROW",
+                                        NULL};
+    if (access("/usr/lib/galera/libgalera_smm.so", R_OK) != 0) {
+        SKIP("Galera is not installed (Debian package galera-4)");
+    }
+    struct world *w = world_new("mysql", "session", extra);
+    must_be_refused(url_at(w, w->server.port, ""), SNIB_EUNSAFE, "Galera");
+}
+
 /* ---- Rights ----------------------------------------------------------------------------- */
 
 static void run(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -98,6 +121,23 @@ TEST_LIMIT(who_may_not_create_is_told_what_to_run_and_it_works, 60)
         w->server.port, TEST_BUILD_DIR);
     do_sql(w, "GRANT USAGE ON SCHEMA snib TO bob; GRANT ALL ON ALL TABLES IN SCHEMA snib TO bob;"
               "GRANT ALL ON ALL SEQUENCES IN SCHEMA snib TO bob");
+    snib *client = client_at(url);
+    CHECK_INT(try_it(client, "name", NULL), ==, SNIB_OK);
+    snib_close(client);
+}
+
+TEST_LIMIT(who_may_not_create_on_mysql_is_told_what_to_run_and_it_works, 60)
+{
+    struct world *w = world_new("mysql", "session", NULL);
+    char url[200];
+    run("mariadb --no-defaults -S %s/socket -u root -e \"CREATE USER bob@'127.0.0.1'; GRANT "
+        "SELECT, "
+        "EXECUTE ON snib.* TO bob@'127.0.0.1'\"",
+        w->server.folder);
+    snprintf(url, sizeof url, "mysql://bob@127.0.0.1:%d/snib", w->server.port);
+    must_be_refused(url, SNIB_EDENIED, "mysql.sql");
+    run("mariadb --no-defaults -h 127.0.0.1 -P %d -u snib snib <%s/mysql.sql", w->server.port,
+        TEST_BUILD_DIR);
     snib *client = client_at(url);
     CHECK_INT(try_it(client, "name", NULL), ==, SNIB_OK);
     snib_close(client);
@@ -132,15 +172,20 @@ TEST(a_module_that_is_missing_is_named_with_its_package)
     setenv("SNIB_MODULES", "/nonexistent", 1);
     CHECK_INT(snib_open(&client, "postgres://host/db", &error), ==, SNIB_ENOTSUP);
     CHECK(strstr(error.message, "snib-engine-postgres") != NULL);
+    CHECK_INT(snib_open(&client, "mysql://host/db", &error), ==, SNIB_ENOTSUP);
+    CHECK(strstr(error.message, "snib-engine-mysql") != NULL);
 }
 
 TEST(urls_that_make_no_sense_are_refused)
 {
     static const char *const urls[] = {
+        "mysql:",
+        "mysql://host",
+        "mysql://a,b/db",
         "postgres://a,b/c",
         "postgres://host/a/b",
         "postgres://host/db?mode=other",
-        "postgres://h/db?x=1",
+        "mysql://h/db?x=1",
         "postgres://h/d?passfile=/nonexistent",
     };
     setenv("SNIB_MODULES", TEST_BUILD_DIR "/engines", 1);
@@ -158,6 +203,7 @@ TEST(a_server_that_is_not_there_is_told_at_once)
 {
     setenv("SNIB_MODULES", TEST_BUILD_DIR "/engines", 1);
     must_be_refused("postgres://snib@127.0.0.1:1/snib", SNIB_EUNREACH, "");
+    must_be_refused("mysql://snib@127.0.0.1:1/snib", SNIB_EUNREACH, "");
 }
 
 /* ---- Names that look like SQL ----------------------------------------------------------- */

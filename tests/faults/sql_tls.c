@@ -102,3 +102,18 @@ TEST_LIMIT(postgres_another_host_is_never_spoken_to_in_clear_by_itself, 120)
 {
     another_host_is_never_spoken_to_in_clear_by_itself("postgres", "-cssl=off");
 }
+
+TEST_LIMIT(mysql_a_certificate_is_verified, 120)
+{
+    a_certificate_is_verified("mysql");
+}
+
+TEST_LIMIT(mysql_a_certificate_for_another_host_is_refused, 120)
+{
+    a_certificate_for_another_host_is_refused("mysql");
+}
+
+TEST_LIMIT(mysql_another_host_is_never_spoken_to_in_clear_by_itself, 120)
+{
+    another_host_is_never_spoken_to_in_clear_by_itself("mysql", "--skip-ssl");
+}

@@ -44,7 +44,7 @@ MAY_BE_UNUSED static struct world *world_new(const char *scheme, const char *mod
     setenv("SNIB_MODULES", TEST_BUILD_DIR "/engines", 1);
     w.scheme = scheme;
     w.mode = mode;
-    server_postgres(&w.server, extra);
+    (is_postgres(&w) ? server_postgres : server_mariadb)(&w.server, extra);
     return &w;
 }
 
@@ -108,7 +108,7 @@ MAY_BE_UNUSED static int try_it(snib *client, const char *name, snib_error *erro
 
 MAY_BE_UNUSED static char *sql_at(const struct world *w, const char *sql)
 {
-    return postgres_sql(&w->server, sql);
+    return (is_postgres(w) ? postgres_sql : mariadb_sql)(&w->server, sql);
 }
 
 MAY_BE_UNUSED static void do_sql(const struct world *w, const char *sql)
@@ -129,11 +129,19 @@ MAY_BE_UNUSED static bool is_lost(void *lease)
     TEST_LIMIT(postgres_session_##body, 120)                                                       \
     {                                                                                              \
         body(world_new("postgres", "session", NULL));                                              \
+    }                                                                                              \
+    TEST_LIMIT(mysql_session_##body, 120)                                                          \
+    {                                                                                              \
+        body(world_new("mysql", "session", NULL));                                                 \
     }
 #define ON_LEASES(body)                                                                            \
     TEST_LIMIT(postgres_lease_##body, 120)                                                         \
     {                                                                                              \
         body(world_new("postgres", "lease", NULL));                                                \
+    }                                                                                              \
+    TEST_LIMIT(mysql_lease_##body, 120)                                                            \
+    {                                                                                              \
+        body(world_new("mysql", "lease", NULL));                                                   \
     }
 
 #endif

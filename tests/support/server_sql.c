@@ -1,5 +1,5 @@
 /*
- * A cluster is made anew for each server, as the user that runs it: it does not start as root.
+ * A cluster is made anew for each server, as the user that runs it: neither server starts as root.
  * What is durable stays durable (no fsync=off): how tokens and leases outlive a crash is tested.
  */
 #include "server_sql.h"
@@ -127,6 +127,64 @@ char *postgres_sql(const struct server *server, const char *sql)
     char command[2048];
     snprintf(command, sizeof command,
              "psql -qAtX 'host=127.0.0.1 port=%d user=snib dbname=snib' -c \"%s\" 2>&1",
+             server->port, sql);
+    return output_of(command);
+}
+
+/* ---- MariaDB ---------------------------------------------------------------------------- */
+
+static bool mariadb_answers(struct server *server, void *arg)
+{
+    char command[400];
+    (void)arg;
+    snprintf(command, sizeof command,
+             "mariadb --no-defaults -h 127.0.0.1 -P %d -u snib snib -e 'SELECT 1' >/dev/null 2>&1",
+             server->port);
+    return system(command) == 0;
+}
+
+void server_mariadb(struct server *server, const char *const extra[])
+{
+    static _Atomic int count;
+    char name[32], path[256];
+    snprintf(name, sizeof name, "mariadb%d", atomic_fetch_add(&count, 1));
+    server_init(server, name);
+    let_it_in(server);
+    server_program(server, "mariadbd", "mariadb-server");
+    must_run(server,
+             "mariadb-install-db --no-defaults --datadir=%s/data "
+             "--tmpdir=%s --auth-root-authentication-method=normal --skip-test-db",
+             server->folder, server->folder);
+    snprintf(path, sizeof path, "%s/init.sql", server->folder);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    fputs("CREATE DATABASE IF NOT EXISTS snib;\n"
+          "CREATE USER IF NOT EXISTS snib@'127.0.0.1';\n"
+          "GRANT ALL ON *.* TO snib@'127.0.0.1';\n",
+          file);
+    CHECK(fclose(file) == 0 && chmod(path, 0644) == 0);
+    server_user(server, "nobody");
+    server_argument(server, "--no-defaults");
+    server_argument(server, "--datadir=@FOLDER@/data");
+    server_argument(server, "--init-file=@FOLDER@/init.sql");
+    server_argument(server, "--tmpdir=@FOLDER@");
+    server_argument(server, "--port=@PORT@");
+    server_argument(server, "--bind-address=127.0.0.1");
+    server_argument(server, "--socket=@FOLDER@/socket");
+    server_argument(server, "--pid-file=@FOLDER@/pid");
+    server_argument(server, "--max-connections=400");
+    for (int i = 0; extra != NULL && extra[i] != NULL; i++) {
+        server_argument(server, "%s", extra[i]);
+    }
+    server_ready_when(server, mariadb_answers, NULL);
+    server_start(server);
+}
+
+char *mariadb_sql(const struct server *server, const char *sql)
+{
+    char command[2048];
+    snprintf(command, sizeof command,
+             "mariadb --no-defaults -N -B -h 127.0.0.1 -P %d -u snib snib -e \"%s\" 2>&1",
              server->port, sql);
     return output_of(command);
 }

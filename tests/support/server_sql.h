@@ -9,6 +9,7 @@
 
 /* `extra`: more arguments, ended by NULL; may be NULL. */
 void server_postgres(struct server *server, const char *const extra[]);
+void server_mariadb(struct server *server, const char *const extra[]);
 
 /* In transaction mode unless another one is named, before that server. */
 void server_pgbouncer(struct server *server, const struct server *postgres, const char *mode);
@@ -16,5 +17,6 @@ void server_pgbouncer(struct server *server, const struct server *postgres, cons
 /* Runs SQL as the superuser "snib"; answers what it prints, to be freed, without the last newline.
  */
 char *postgres_sql(const struct server *server, const char *sql);
+char *mariadb_sql(const struct server *server, const char *sql);
 
 #endif
