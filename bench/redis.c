@@ -18,6 +18,8 @@
  * anything measured here. In (b) the lock is held for a moment, so that the next in line sleeps
  * when it is released, and so does the server; the PING beside it comes after the same pause.
  */
+#include "redis_request.h"
+
 #include "engines/redis/script.h"
 #include "snib.h"
 
@@ -201,28 +203,26 @@ static void load(redisContext *raw, const struct snib__script *script)
  */
 static bool bare_attempt(redisContext *raw, const char *id, const char *inbox)
 {
-    redisReply *reply = redisCommand(raw,
-                                     "EVALSHA %s 1 snib:{bare} %s 3600000 x 0 30000 %s 5000 "
-                                     "2500 0 1 %s",
-                                     snib__native_attempt_script.sha1, id, inbox, "vm:1 bare");
-    must(reply->type == REDIS_REPLY_ARRAY, "attempt");
-    bool held = strcmp(reply->element[0]->str, "HELD") == 0;
+    struct request request = request_of(id, inbox);
+    redisReply *reply = redisCommand(raw, "EVALSHA %s 1 snib:{bare} %b",
+                                     snib__native_attempt_script.sha1, request.bytes, request.size);
+    must(reply->type == REDIS_REPLY_STRING, "attempt");
+    bool held = reply->str[0] == 'H';
     freeReplyObject(reply);
     return held;
 }
 
 static void bare_release(redisContext *raw, const char *id)
 {
-    redisReply *reply = redisCommand(raw, "EVALSHA %s 1 snib:{bare} %s 3600000 0",
-                                     snib__native_release_script.sha1, id);
-    must(reply->type == REDIS_REPLY_ARRAY && strcmp(reply->element[0]->str, "GONE") == 0,
-         "release");
+    redisReply *reply = redisCommand(raw, "EVALSHA %s 1 snib:{bare} %b",
+                                     snib__native_release_script.sha1, id, (size_t)ID_SIZE);
+    must(reply->type == REDIS_REPLY_STRING && reply->str[0] == 'G', "release");
     freeReplyObject(reply);
 }
 
 static double bare_us(redisContext *raw)
 {
-    const char *id = "0123456789abcdef0123456789abcdef";
+    const char *id = "0123456789abcdefg";
     double start = now_us();
     for (int i = 0; i < PAIRS; i++) {
         must(bare_attempt(raw, id, ""), "attempt");
@@ -279,7 +279,7 @@ struct player {
     snib *client; /* NULL: bare */
     snib_lease *lease;
     redisContext *raw, *inbox;
-    char id[40], channel[24];
+    char id[20], channel[24];
 };
 
 static void join_in(struct player *p, int index, bool bare)
@@ -291,7 +291,7 @@ static void join_in(struct player *p, int index, bool bare)
     }
     p->raw = connect_raw();
     p->inbox = connect_raw();
-    snprintf(p->id, sizeof p->id, "%032d", index);
+    snprintf(p->id, sizeof p->id, "%017d", index);
     snprintf(p->channel, sizeof p->channel, "inbox:%d", index);
     load(p->raw, &snib__native_attempt_script);
     load(p->raw, &snib__native_release_script);

@@ -6,6 +6,7 @@
 #define SNIB_TESTS_REDIS_FAKE_H
 
 #include "check.h"
+#include "engines/redis/packed.h"
 #include "port.h"
 
 #include <arpa/inet.h>
@@ -59,6 +60,34 @@ __attribute__((unused)) static void fake_say_bulk(int fd, const char *text)
     char bulk[400];
     snprintf(bulk, sizeof bulk, "$%zu\r\n%s\r\n", strlen(text), text);
     fake_say(fd, bulk);
+}
+
+/* What a script answers: all of ours answer bytes. */
+__attribute__((unused)) static void fake_say_bytes(int fd, const char *bytes, size_t size)
+{
+    char bulk[200];
+    int n = snprintf(bulk, sizeof bulk, "$%zu\r\n", size);
+    CHECK(size < sizeof bulk - 20);
+    memcpy(bulk + n, bytes, size);
+    memcpy(bulk + (size_t)n + size, "\r\n", 2);
+    ssize_t sent = send(fd, bulk, (size_t)n + size + 2, MSG_NOSIGNAL);
+    (void)sent;
+}
+
+__attribute__((unused)) static void fake_say_held(int fd, uint64_t token, uint64_t left_ms,
+                                                  uint64_t now_ms)
+{
+    char held[25] = "H";
+    char *to = snib__pack(held + 1, token, 8);
+    to = snib__pack(to, left_ms, 4);
+    to = snib__pack(to, 1, 4);
+    (void)snib__pack(to, now_ms, 8);
+    fake_say_bytes(fd, held, sizeof held);
+}
+
+__attribute__((unused)) static void fake_say_gone(int fd)
+{
+    fake_say_bytes(fd, "G", 1);
 }
 
 /* What a real server answers to a greeting; false: it is something else. */

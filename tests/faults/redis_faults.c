@@ -39,33 +39,34 @@ static void lose_half_reply(void)
     proxy_after(&proxy, PROXY_TO_CLIENT, 7, PROXY_BYTES, PROXY_THEN_CLOSE);
 }
 
-/* All of a reply like this one but its last byte. */
-static void lose_last_byte_of(const char *reply)
+/* All of a reply of so many bytes but its last byte. */
+static void lose_last_byte_of(size_t size)
 {
-    proxy_after(&proxy, PROXY_TO_CLIENT, strlen(reply) - 1, PROXY_BYTES, PROXY_THEN_RESET);
+    size_t whole = (size_t)snprintf(NULL, 0, "$%zu\r\n", size) + size + 2;
+    proxy_after(&proxy, PROXY_TO_CLIENT, whole - 1, PROXY_BYTES, PROXY_THEN_RESET);
 }
 
 static void lose_last_byte_of_a_grant(void)
 {
-    lose_last_byte_of("*5\r\n$4\r\nHELD\r\n:1794746193341000\r\n:1500\r\n:1\r\n:1794746193341\r\n");
+    lose_last_byte_of(25);
 }
 
-static void lose_last_byte_of_a_renewal(void) /* or the last two */
+static void lose_last_byte_of_a_renewal(void)
 {
-    lose_last_byte_of("*4\r\n$4\r\nHELD\r\n:1794746193341000\r\n:999\r\n:1794746193341\r\n");
+    lose_last_byte_of(25);
 }
 
 static void lose_last_byte_of_a_release(void)
 {
-    lose_last_byte_of("*2\r\n$4\r\nGONE\r\n:1794746193341\r\n");
+    lose_last_byte_of(1);
 }
 
 static void lose_last_byte_of_a_message(void)
 {
-    lose_last_byte_of("*3\r\n$7\r\nmessage\r\n"
-                      "$43\r\nsnib:inbox:0123456789abcdef0123456789abcdef\r\n"
-                      "$84\r\n0123456789abcdef0123456789abcdef 1794746193341000 1 1500 "
-                      "1794746193341 snib:{report}\r\n");
+    static const char before[] = "*3\r\n$7\r\nmessage\r\n"
+                                 "$43\r\nsnib:inbox:0123456789abcdef0123456789abcdef\r\n$55\r\n";
+    size_t whole = sizeof before - 1 + 42 + strlen("snib:{report}") + 2;
+    proxy_after(&proxy, PROXY_TO_CLIENT, whole - 1, PROXY_BYTES, PROXY_THEN_RESET);
 }
 
 static void swallow_requests(void)

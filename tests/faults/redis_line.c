@@ -23,20 +23,20 @@ static void begin(void)
 /* Somebody stands in line for `lease_ms`, with this inbox. */
 static void append_waiter(int number, int lease_ms, const char *inbox)
 {
-    CHECK(redisAppendCommand(
-              raw, "EVALSHA %s 1 snib:{report} %032x 3600000 x 0 30000 %s %d 2500 0 1 a",
-              snib__native_attempt_script.sha1, number, inbox, lease_ms) == REDIS_OK);
+    struct raw_request request = raw_request(number, inbox, lease_ms, 1);
+    CHECK(redisAppendCommand(raw, "EVALSHA %s 1 snib:{report} %b", snib__native_attempt_script.sha1,
+                             request.bytes, request.size) == REDIS_OK);
 }
 
-/* How many of so many answers start with this word. */
-static int count_answers(int count, const char *word)
+/* How many of so many answers start with this letter. */
+static int count_answers(int count, char letter)
 {
     int found = 0;
     for (int i = 0; i < count; i++) {
         redisReply *reply = NULL;
         CHECK(redisGetReply(raw, (void **)&reply) == REDIS_OK);
-        CHECK(reply->type == REDIS_REPLY_ARRAY);
-        found += strcmp(reply->element[0]->str, word) == 0;
+        CHECK(reply->type == REDIS_REPLY_STRING && reply->len > 0);
+        found += reply->str[0] == letter;
         freeReplyObject(reply);
     }
     return found;
@@ -50,7 +50,7 @@ static void add_waiters(int first, int count, int lease_ms, const char *inbox)
         for (int i = 0; i < part; i++) {
             append_waiter(first + done + i, lease_ms, inbox);
         }
-        (void)count_answers(part, "QUEUED");
+        (void)count_answers(part, 'Q');
         done += part;
     }
 }
@@ -92,9 +92,9 @@ TEST_LIMIT(safety_44_a_line_has_an_end_and_who_comes_later_tries_now_and_then, 6
     add_waiters(1, LINE_MOST, 600000, "somebody");
     CHECK_INT(raw_state(raw, "report", STATE_WAITERS), ==, LINE_MOST);
     append_waiter(LINE_MOST + 1, 600000, "somebody");
-    CHECK_INT(count_answers(1, "BUSY"), ==, 1);
+    CHECK_INT(count_answers(1, 'B'), ==, 1);
     append_waiter(1, 600000, "somebody"); /* who is in it asks again */
-    CHECK_INT(count_answers(1, "QUEUED"), ==, 1);
+    CHECK_INT(count_answers(1, 'Q'), ==, 1);
 
     long long before = raw_calls(raw, "evalsha");
     snib *late = client_of(url_of(server.port, ""));

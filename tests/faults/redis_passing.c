@@ -131,12 +131,15 @@ TEST(safety_29_tokens_run_ahead_of_the_clock_by_a_second_at_most)
     redisContext *raw = raw_open(server.port);
     long long last = 0;
     for (int i = 0; i < 50; i++) {
-        const char *id = "0123456789abcdef0123456789abcdef";
-        redisReply *held = redisCommand(
-            raw, "EVAL %b 1 snib:{report} %s 3600000 x 0 30000 %s 5000 2500 0 %d a",
-            snib__native_attempt_script.text, snib__native_attempt_script.size, id, "", 400000);
-        CHECK(held != NULL && held->type == REDIS_REPLY_ARRAY && held->elements == 5);
-        long long token = held->element[1]->integer, span = held->element[3]->integer;
+        struct raw_request request = raw_request(1, "", 5000, 400000);
+        redisReply *held =
+            redisCommand(raw, "EVAL %b 1 snib:{report} %b", snib__native_attempt_script.text,
+                         snib__native_attempt_script.size, request.bytes, request.size);
+        CHECK(held != NULL && held->type == REDIS_REPLY_STRING && held->len == 25);
+        struct snib__packed p = snib__packed_from(held->str + 1, held->len - 1);
+        long long token = (long long)snib__packed_number(&p, 8);
+        (void)snib__packed_number(&p, 4);
+        long long span = (long long)snib__packed_number(&p, 4);
         freeReplyObject(held);
         redisReply *time = redisCommand(raw, "TIME");
         long long now_us = strtoll(time->element[0]->str, NULL, 10) * 1000000 +
@@ -146,9 +149,9 @@ TEST(safety_29_tokens_run_ahead_of_the_clock_by_a_second_at_most)
         CHECK_INT(span, >=, 1);
         last = token + span - 1;
         CHECK_INT(last, <=, now_us + 1000000 + i); /* one each, when there are no more to be had */
-        freeReplyObject(redisCommand(raw, "EVAL %b 1 snib:{report} %s 3600000 0",
+        freeReplyObject(redisCommand(raw, "EVAL %b 1 snib:{report} %b",
                                      snib__native_release_script.text,
-                                     snib__native_release_script.size, id));
+                                     snib__native_release_script.size, request.bytes, (size_t)17));
     }
     redisFree(raw);
 }

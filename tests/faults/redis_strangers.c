@@ -20,9 +20,9 @@ static int64_t since_ms(int64_t start_ns)
 static void grant(struct fake *f, int fd)
 {
     if (atomic_fetch_add(&f->attempts, 1) == 0) {
-        fake_say(fd, "*5\r\n$4\r\nHELD\r\n:1790000000000001\r\n:30000\r\n:1\r\n:1790000000001\r\n");
+        fake_say_held(fd, 1790000000000001, 30000, 1790000000001);
     } else {
-        fake_say(fd, "*2\r\n$4\r\nGONE\r\n:1790000000002\r\n");
+        fake_say_gone(fd);
     }
 }
 
@@ -221,6 +221,10 @@ TEST(a_foreign_key_under_the_prefix_does_not_end_a_list)
     raw_number(raw, "SET snib:{aaa} text");
     raw_number(raw, "RPUSH snib:{zzz} one two");
     raw_number(raw, "HSET snib:{hash} h:x nonsense q:1 nonsense s nonsense");
+    raw_number(raw, "HSET snib:{rubble} h:x nonsense q:1 nonsense t: nonsense");
+    raw_number(raw, "HSET snib:{ruin} h:x nonsense q:1 nonsense s %b", "\2\11", (size_t)2);
+    raw_set_free(raw, "wreck", 7, 3600);
+    raw_number(raw, "HSET snib:{wreck} h:x nonsense q:1 nonsense q:2 %b", "", (size_t)0);
     snib *client = client_of(url_of(server.port, ""));
     snib_lease *lease = take(client, "report", NULL);
     CHECK_OK(snib_list(client, "", count_seen, &count, &error), error.message);
@@ -247,11 +251,15 @@ static void list_nonsense(struct fake *f, int fd, const redisReply *command)
         fake_say(fd, "*2\r\n$1\r\n0\r\n*2\r\n*0\r\n");
         fake_say_bulk(fd, "snib:{a}");
     } else if (fake_is(command, "HGETALL")) {
+        char state[62], holder[28];
+        memset(state, 0xff, sizeof state);
+        memset(holder, 0xff, sizeof holder);
+        memcpy(state, "\2\0", 2);
         fake_say(fd, "*4\r\n");
         fake_say_bulk(fd, "h:x");
-        fake_say_bulk(fd, "7 x 9223372036854775807 9223372036854775807");
-        fake_say_bulk(fd, "i:x");
-        fake_say_bulk(fd, "1 host:1");
+        fake_say_bytes(fd, holder, sizeof holder);
+        fake_say_bulk(fd, "s");
+        fake_say_bytes(fd, state, sizeof state);
     } else {
         fake_greets(fd, command);
     }
@@ -304,10 +312,9 @@ static void hold_for_ages(struct fake *f, int fd, const redisReply *command)
 {
     if (fake_is(command, "EVALSHA")) {
         if (atomic_fetch_add(&f->attempts, 1) == 0) {
-            fake_say(fd,
-                     "*5\r\n$4\r\nHELD\r\n:7\r\n:9223372036854775807\r\n:1\r\n:1790000000001\r\n");
+            fake_say_held(fd, 7, UINT32_MAX, 1790000000001);
         } else {
-            fake_say(fd, "*2\r\n$4\r\nGONE\r\n:1790000000002\r\n");
+            fake_say_gone(fd);
         }
     } else {
         fake_greets(fd, command);

@@ -7,6 +7,7 @@
 #define SNIB_TESTS_REDIS_WORLD_H
 
 #include "check.h"
+#include "engines/redis/packed.h"
 #include "overlap.h"
 #include "proxy.h"
 #include "server.h"
@@ -16,6 +17,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAY_BE_UNUSED __attribute__((unused))
@@ -115,20 +117,90 @@ MAY_BE_UNUSED static long long raw_number(redisContext *raw, const char *format,
     return number;
 }
 
-/* One of the numbers in the state of a lock, from 0; docs/redis-protocol.md has their order. */
-enum { STATE_HOLDERS = 3, STATE_WAITERS = 9 };
+/* What the state of a lock says; docs/redis-protocol.md has what is where in it. */
+enum raw_number_of { STATE_HOLDERS, STATE_WAITERS, STATE_HEAD, STATE_TAIL };
 
-MAY_BE_UNUSED static long long raw_state(redisContext *raw, const char *name, int index)
+MAY_BE_UNUSED static long long raw_state(redisContext *raw, const char *name,
+                                         enum raw_number_of which)
 {
+    static const struct {
+        size_t at, size;
+    } places[] = {{66, 4}, {102, 4}, {86, 8}, {94, 8}};
     redisReply *reply = redisCommand(raw, "HGET snib:{%s} s", name);
     CHECK(reply != NULL && reply->type != REDIS_REPLY_ERROR);
     long long number = 0;
-    char *at = reply->str;
-    for (int i = 0; at && i <= index; i++) {
-        number = strtoll(at, &at, 10);
+    if (reply->type == REDIS_REPLY_STRING) {
+        CHECK(reply->len >= 62 && reply->str[0] == 2);
+        bool several = reply->str[1] & 8;
+        struct snib__packed p = snib__packed_from(reply->str, reply->len);
+        (void)snib__packed_bytes(&p, places[which].at);
+        number = several                  ? (long long)snib__packed_number(&p, places[which].size)
+                 : which == STATE_HOLDERS ? reply->str[1] & 1
+                                          : 0;
     }
     freeReplyObject(reply);
     return number;
+}
+
+/* A lock that is free, with this last token, kept for so many seconds more. */
+MAY_BE_UNUSED static void raw_set_free(redisContext *raw, const char *name, uint64_t last,
+                                       int seconds)
+{
+    char state[62] = {2};
+    (void)snib__pack(snib__pack(state + 19, last, 8), (uint64_t)(time(NULL) + seconds), 4);
+    raw_number(raw, "HSET snib:{%s} s %b", name, state, sizeof state);
+}
+
+/* An exclusive attempt of ours, as scripts want it, by somebody with this number. */
+struct raw_request {
+    char bytes[300];
+    size_t size;
+};
+
+MAY_BE_UNUSED static void raw_owner(char id[17], int number)
+{
+    memset(id, 0x5a, 17);
+    (void)snib__pack(id, (uint64_t)number, 4);
+}
+
+MAY_BE_UNUSED static struct raw_request raw_request(int number, const char *inbox, int lease_ms,
+                                                    unsigned span)
+{
+    struct raw_request r;
+    char *to = r.bytes + 17;
+    raw_owner(r.bytes, number);
+    *to++ = 'x';
+    to = snib__pack(to, 30000, 4);
+    to = snib__pack(to, 3600000, 4);
+    to = snib__pack(to, 0, 8);
+    to = snib__pack(to, span, 4);
+    to = snib__pack(to, strlen(inbox), 1);
+    to = snib__pack(to, 0, 4);
+    to = snib__pack(to, (uint64_t)lease_ms, 4);
+    to = snib__pack(to, 2500, 4);
+    to = snib__pack_bytes(to, inbox, strlen(inbox));
+    *to++ = 'a';
+    r.size = (size_t)(to - r.bytes);
+    return r;
+}
+
+/* A grant of "report", by message. */
+struct raw_message {
+    char bytes[80];
+    size_t size;
+};
+
+MAY_BE_UNUSED static struct raw_message raw_grant(const char id[17], int64_t now_ms)
+{
+    struct raw_message m = {.bytes = {2}};
+    char *to = snib__pack_bytes(m.bytes + 1, id, 17);
+    to = snib__pack(to, 99, 8);
+    to = snib__pack(to, 1, 4);
+    to = snib__pack(to, 30000, 4);
+    to = snib__pack(to, (uint64_t)now_ms, 8);
+    to = snib__pack_bytes(to, "snib:{report}", 13);
+    m.size = (size_t)(to - m.bytes);
+    return m;
 }
 
 /* A script that fails half-way leaves half of its work behind. It may only have failed before. */

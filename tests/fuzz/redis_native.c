@@ -33,13 +33,13 @@ static void read_reply(const struct snib__reply *reply)
     }
 }
 
-static void read_text(const char *text)
+static void read_text(const char *text, size_t size)
 {
     struct snib__layout_grant grant;
     struct snib__fitness fitness = {.uptime_s = -1};
     char name[SNIB__KEY_MAX], why[200];
-    if (snib__native_grant(&grant, "snib", text)) {
-        assert(strlen(grant.id) < sizeof grant.id && grant.token > 0 && grant.left_ms > 0);
+    if (snib__native_grant(&grant, "snib", text, size)) {
+        assert(grant.token > 0 && grant.left_ms > 0 && strlen(grant.name) < sizeof grant.name);
     }
     if (snib__native_name_of(name, "snib", text)) {
         assert(strlen(name) == strlen(text) - strlen("snib:{}"));
@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (text) {
         memcpy(text, data, size);
         text[size] = '\0';
-        read_text(text);
+        read_text(text, size);
     }
     free(text);
     if (reader && snib__reader_feed(reader, (const char *)data, size)) {

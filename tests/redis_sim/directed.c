@@ -256,6 +256,7 @@ DIRECTED(tokens_grow_when_the_clock_is_set_back)
     uint64_t token = snib_token(first->lease);
     give_back(first);
     world_for(5000); /* longer than any lease */
+    SIM_CHECK(key_of(0), "the last token is forgotten with its lease");
     site_step(0, -600000);
     struct ask *second = get_x(1);
     CHECK_UINT(snib_token(second->lease), >, token);
@@ -405,9 +406,11 @@ DIRECTED(a_line_and_the_work_of_a_script_are_bounded)
         struct snib__command command;
         struct snib__wish wish = {
             .prefix = "snib", .name = "name-0", .retention_ms = 3600000, .by_text = true};
-        char id[40], inbox[40];
+        unsigned char id[SNIB__ID_SIZE] = {0};
+        char inbox[40];
         struct arg argv[SNIB__COMMAND_MOST];
-        snprintf(id, sizeof id, "%032x", i + 1);
+        memcpy(id, &i, sizeof i);
+        id[sizeof id - 1] = 1;
         snprintf(inbox, sizeof inbox, "snib:inbox:%d", i);
         wish.id = id;
         wish.mode = SNIB_EXCLUSIVE;
@@ -455,6 +458,8 @@ DIRECTED(a_broken_lock_is_free_only_when_its_holder_has_given_it_back)
     give_back(first);
     world_for(100);
     SIM_CHECK(second->lease, "given back, and not handed on");
+    world_for(9000);
+    SIM_CHECK(snib_state(second->lease) == SNIB_HELD, "the next holder is broken, too");
     finish();
 }
 
@@ -541,5 +546,62 @@ DIRECTED(a_foreign_key_under_the_prefix_does_not_end_a_list)
     world.blocking = machine(0)->driven = false;
     CHECK_OK(rc, error.message);
     CHECK_INT(seen, ==, 1);
+    finish();
+}
+
+DIRECTED(what_another_version_has_written_is_refused)
+{
+    static const char state[] = "0 1794746193341000 1794746193341 1 1 2999999 3599999 1000 1010 11";
+    struct config c = plain(1, 30000);
+    c.mismatch = 1; /* EKIND may be */
+    world_begin(&c);
+    struct peer stranger = {.allowed = true};
+    struct bytes out = {0};
+    struct arg before[] = {{"HSET", 4}, {"snib:{name-0}", 13}, {"s", 1}, {state, sizeof state - 1}};
+    struct arg delete[] = {{"DEL", 3}, {"snib:{name-0}", 13}};
+    model_run(&master()->model, &stranger, 4, before, &out);
+    struct ask *ask = ask_x(0);
+    world_for(5000);
+    SIM_CHECK(ask->finished && !ask->lease, "a lock of another version was taken");
+    SIM_CHECK(key_of(0)->count == 1, "something was written beside it");
+    model_run(&master()->model, &stranger, 2, delete, &out);
+    bytes_free(&out);
+    give_back(get_x(0));
+    finish();
+}
+
+/* It has become a replica, and what it has may be old: it does not say "yours already". */
+DIRECTED(a_former_master_does_not_say_whose_a_lock_is)
+{
+    struct config c = plain(1, 30000);
+    world_begin(&c);
+    struct peer stranger = {.allowed = true};
+    struct bytes out = {0};
+    unsigned char id[SNIB__ID_SIZE] = {1};
+    for (int i = 0; i < 3; i++) {
+        struct snib__command command;
+        struct snib__wish wish = {.prefix = "snib",
+                                  .name = "name-0",
+                                  .id = id,
+                                  .retention_ms = 3600000,
+                                  .by_text = true,
+                                  .ttl_ms = 1000,
+                                  .who = "nobody:1",
+                                  .label = ""};
+        struct arg argv[SNIB__COMMAND_MOST];
+        snib__layouts[SNIB__LAYOUT_NATIVE].attempt(&command, &wish);
+        for (int k = 0; k < command.argc; k++) {
+            argv[k] = (struct arg){command.argv[k], command.sizes[k]};
+        }
+        master()->model.replica = i == 2;
+        out.size = 0;
+        model_run(&master()->model, &stranger, command.argc, argv, &out);
+        bytes_add(&out, "", 1);
+        SIM_CHECK((strstr(out.at, "READONLY") != NULL) == (i == 2), "it says %s", out.at);
+    }
+    master()->model.replica = false;
+    bytes_free(&out);
+    world_for(2000);
+    give_back(get_x(0));
     finish();
 }

@@ -234,7 +234,7 @@ void check_left_over(void)
                       name_text(name));
             SIM_CHECK(k->expires_ms > 0, "what is left of %s never expires", name_text(name));
             int64_t left_ms = k->expires_ms - model_now_ms(&master()->model);
-            SIM_CHECK(left_ms <= c->retention_ms + 70000 + world.set_back_ms,
+            SIM_CHECK(left_ms <= c->retention_ms * 3 / 2 + 71000 + world.set_back_ms,
                       "what is left of %s stays for %lld ms", name_text(name), (long long)left_ms);
         }
     }

@@ -104,7 +104,7 @@ const struct truth *truth_of(int name)
     int64_t ahead_ms = model_now_ms(&master()->model) - snib__now().boot_ns / MS;
     struct snib__server_clock clock = {.known = true, .low_ms = ahead_ms, .high_ms = ahead_ms};
     struct snib__command command;
-    struct snib__wish wish = {.prefix = "snib", .name = name_text(name), .id = ""};
+    struct snib__wish wish = {.prefix = "snib", .name = name_text(name)};
     struct arg argv[SNIB__COMMAND_MOST];
     struct peer asker = {.allowed = true, .database = world.config.database ? 3 : 0};
     bool busy = master()->model.busy, loading = master()->model.loading;
@@ -120,7 +120,8 @@ const struct truth *truth_of(int name)
     struct snib__reader *reader = snib__reader_new();
     CHECK(reader && snib__reader_feed(reader, out.at, out.size));
     CHECK_INT(snib__reader_next(reader, &reply), ==, 1);
-    CHECK(layout->show(reply, name_text(name), &clock, add_holder, t));
+    int code = layout->show(reply, name_text(name), &clock, add_holder, t);
+    CHECK(code == 0 || code == SNIB_EKIND);
     snib__reader_free(reader);
     return t;
 }

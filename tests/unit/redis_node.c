@@ -38,10 +38,10 @@ static void on_down(struct snib__node *node)
     ((struct listener *)node->owner)->down_count++;
 }
 
-static void on_message(struct snib__node *node, const char *text)
+static void on_message(struct snib__node *node, const char *bytes, size_t size)
 {
     struct listener *l = node->owner;
-    snprintf(l->message, sizeof l->message, "%s", text);
+    snprintf(l->message, sizeof l->message, "%.*s", (int)size, bytes);
 }
 
 static void on_inbox_ready(struct snib__node *node)

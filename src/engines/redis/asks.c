@@ -38,7 +38,7 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
 {
     const struct snib__claim *claim = b->claim;
     struct snib__command command;
-    char id[SNIB__ID_MAX];
+    unsigned char id[SNIB__ID_SIZE];
     struct snib__redis_call call = begin_call(r, SNIB__CALL_ATTEMPT, b, before);
     struct snib__wish wish = snib__wish_for(r, claim->name, id);
     snib__bid_id(b, id);
@@ -69,7 +69,7 @@ bool snib__ask_renew(struct snib__redis *r, struct snib__bid *b,
                      const struct snib__redis_call *before)
 {
     struct snib__command command;
-    char id[SNIB__ID_MAX];
+    unsigned char id[SNIB__ID_SIZE];
     struct snib__redis_call call = begin_call(r, SNIB__CALL_RENEW, b, before);
     struct snib__wish wish = snib__wish_for(r, b->claim->name, id);
     snib__bid_id(b, id);
@@ -84,7 +84,7 @@ bool snib__ask_release(struct snib__redis *r, struct snib__bid *b,
                        const struct snib__redis_call *before)
 {
     struct snib__command command;
-    char id[SNIB__ID_MAX];
+    unsigned char id[SNIB__ID_SIZE];
     struct snib__redis_call call = begin_call(r, SNIB__CALL_RELEASE, b, before);
     struct snib__wish wish = snib__wish_for(r, b->claim->name, id);
     snib__bid_id(b, id);

@@ -160,7 +160,7 @@ static void on_busy(struct snib__redis *r, struct snib__bid *b, const struct sni
 /* The server was in no state to grant anything: give it back, and go on under another id. */
 static void undo(struct snib__redis *r, struct snib__bid *b)
 {
-    char id[SNIB__ID_MAX];
+    unsigned char id[SNIB__ID_SIZE];
     snib__bid_id(b, id);
     (void)snib__debts_add(r, b->claim->name, id, b->loose_ms, false);
     b->life++;

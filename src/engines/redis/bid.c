@@ -2,54 +2,24 @@
 /*
  * Bids: what their ids look like on the wire, whose an id is, and which of them wait.
  *
- * An id is the claim's 128 random bits in hexadecimal. If the engine gave a grant back by itself
- * (the server turned out to be in quarantine), that id is dead for ever, and the claim goes on
- * under a number behind it. Only claims that may wait are in the table: only they get messages.
+ * An id is the claim's 128 random bits and a byte. If the engine gave a grant back by itself (the
+ * server turned out to be in quarantine), that id is dead for ever, and the claim goes on with
+ * another byte behind it. Only claims that may wait are in the table: only they get messages.
  */
 #include "engines/redis/bid.h"
 
-#include <stdio.h>
 #include <string.h>
 
-void snib__bid_id(const struct snib__bid *b, char out[SNIB__ID_MAX])
+void snib__bid_id(const struct snib__bid *b, unsigned char out[SNIB__ID_SIZE])
 {
-    static const char digits[] = "0123456789abcdef";
-    const unsigned char *owner = b->claim->owner;
-    for (size_t i = 0; i < sizeof b->claim->owner; i++) {
-        out[2 * i] = digits[owner[i] >> 4];
-        out[2 * i + 1] = digits[owner[i] & 15];
-    }
-    out[32] = '\0';
-    if (b->life) {
-        snprintf(out + 32, SNIB__ID_MAX - 32, "-%u", (unsigned)b->life);
-    }
+    memcpy(out, b->claim->owner, sizeof b->claim->owner);
+    out[sizeof b->claim->owner] = b->life;
 }
 
 /* ---- By owner --------------------------------------------------------------------------- */
 
-static int digit_of(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool read_owner(unsigned char out[16], const char *id)
-{
-    for (size_t i = 0; i < 16; i++) {
-        int high = digit_of(id[2 * i]);
-        int low = high < 0 ? -1 : digit_of(id[2 * i + 1]);
-        if (low < 0) {
-            return false;
-        }
-        out[i] = (unsigned char)(high << 4 | low);
-    }
-    return true;
-}
-
 /* Random already: any of its bits will do. */
-static uint64_t hash_of(const unsigned char owner[16])
+static uint64_t hash_of(const unsigned char *owner)
 {
     uint64_t bits;
     memcpy(&bits, owner, sizeof bits);
@@ -70,18 +40,14 @@ void snib__bid_forget(struct snib__redis *r, struct snib__bid *b)
     }
 }
 
-struct snib__bid *snib__bid_find(const struct snib__redis *r, const char *id)
+struct snib__bid *snib__bid_find(const struct snib__redis *r, const unsigned char id[SNIB__ID_SIZE])
 {
-    unsigned char owner[16];
-    char own[SNIB__ID_MAX];
-    if (strlen(id) < 32 || !read_owner(owner, id)) {
-        return NULL;
-    }
-    struct snib__entry *e = snib__table_first(&r->bids, hash_of(owner));
+    unsigned char own[SNIB__ID_SIZE];
+    struct snib__entry *e = snib__table_first(&r->bids, hash_of(id));
     for (; e; e = snib__entry_next(e)) {
         struct snib__bid *b = SNIB__OF(e, struct snib__bid, by_owner);
         snib__bid_id(b, own);
-        if (strcmp(own, id) == 0) {
+        if (memcmp(own, id, sizeof own) == 0) {
             return b;
         }
     }

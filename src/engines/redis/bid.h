@@ -5,13 +5,13 @@
 #include "engines/redis/session.h"
 
 /* The owner id as it goes over the wire. */
-void snib__bid_id(const struct snib__bid *, char out[SNIB__ID_MAX]);
+void snib__bid_id(const struct snib__bid *, unsigned char out[SNIB__ID_SIZE]);
 
 /* Who is meant by an id in a message. Adding one that is known, or removing one that is not, is
  * nothing; false: no memory. */
 bool snib__bid_know(struct snib__redis *, struct snib__bid *);
 void snib__bid_forget(struct snib__redis *, struct snib__bid *);
-struct snib__bid *snib__bid_find(const struct snib__redis *, const char *id);
+struct snib__bid *snib__bid_find(const struct snib__redis *, const unsigned char id[SNIB__ID_SIZE]);
 
 /* Who waits, and when it wants to ask again: after this long, with jitter; all of them now. */
 void snib__redis_line_join(struct snib__redis *, struct snib__bid *, int64_t after_ms);

@@ -192,7 +192,7 @@ static void on_release(struct snib__redis *r, struct snib__bid *b,
                        const struct snib__redis_call *call, const struct snib__layout_answer *a)
 {
     if (a->unfinished) { /* those who wait would find out by themselves, only later */
-        char id[SNIB__ID_MAX];
+        unsigned char id[SNIB__ID_SIZE];
         snib__bid_id(b, id);
         (void)snib__debts_add(r, b->claim->name, id, 0, false);
     }
@@ -209,7 +209,7 @@ void snib__claims_settled(struct snib__redis *r, struct snib__bid *b,
 static void owe_release(struct snib__redis *r, struct snib__bid *b,
                         const struct snib__redis_call *call)
 {
-    char id[SNIB__ID_MAX];
+    unsigned char id[SNIB__ID_SIZE];
     snib__bid_id(b, id);
     struct snib__debt *d = snib__debts_add(r, b->claim->name, id, b->loose_ms, true);
     if (!d) {
@@ -342,7 +342,9 @@ void snib__claims_reply(struct snib__redis *r, struct snib__redis_call *call,
         snib__claims_lost(r, call, SNIB__LOSS_CUT);
         return;
     }
-    snib__node_learn_time(&r->node, call, a.now_ms);
+    if (a.now_ms) {
+        snib__node_learn_time(&r->node, call, a.now_ms);
+    }
     switch (call->kind) {
     case SNIB__CALL_ATTEMPT:
         snib__attempts_answer(r, b, call, &a);

@@ -64,6 +64,18 @@ void snib__command_format(struct snib__command *c, const char *format, ...)
     snib__command_bytes(c, start, (size_t)n);
 }
 
+char *snib__command_room(struct snib__command *c, size_t most)
+{
+    assert(c->used + most <= sizeof c->room);
+    return c->room + c->used;
+}
+
+void snib__command_made(struct snib__command *c, size_t size)
+{
+    snib__command_bytes(c, c->room + c->used, size);
+    c->used += size;
+}
+
 void snib__command_words(struct snib__command *c, ...)
 {
     va_list args;

@@ -37,6 +37,10 @@ void snib__command_number(struct snib__command *, int64_t number);
 void snib__command_format(struct snib__command *, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The same, byte by byte: room for `most` of them, and then how many they became. */
+char *snib__command_room(struct snib__command *, size_t most);
+void snib__command_made(struct snib__command *, size_t size);
+
 /* All of a short command, ended by NULL: "CLIENT", "SETNAME", name, NULL. */
 void snib__command_words(struct snib__command *, ...) __attribute__((sentinel));
 

@@ -47,8 +47,9 @@ static void ask(struct snib__redis *r, struct snib__debt *d)
     }
 }
 
-struct snib__debt *snib__debts_add(struct snib__redis *r, const char *name, const char *id,
-                                   int64_t loose_ms, bool refused)
+struct snib__debt *snib__debts_add(struct snib__redis *r, const char *name,
+                                   const unsigned char id[SNIB__ID_SIZE], int64_t loose_ms,
+                                   bool refused)
 {
     struct snib__debt *d = calloc(1, sizeof *d);
     char *copy = strdup(name);
@@ -58,7 +59,7 @@ struct snib__debt *snib__debts_add(struct snib__redis *r, const char *name, cons
         return NULL;
     }
     d->name = copy;
-    memcpy(d->id, id, strnlen(id, sizeof d->id - 1));
+    memcpy(d->id, id, sizeof d->id);
     d->loose_ms = loose_ms;
     d->until_ns = snib__later(snib__now().boot_ns, r->session->max_lease_ms * SNIB__MS);
     snib__list_append(&r->debts, &d->in_session);

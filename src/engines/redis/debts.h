@@ -8,7 +8,7 @@
 struct snib__debt {
     struct snib__list in_session;
     char *name;
-    char id[SNIB__ID_MAX];
+    unsigned char id[SNIB__ID_SIZE];
     int64_t loose_ms;
     int64_t until_ns; /* then it is over by itself: no lease is longer */
     int64_t retry_ns; /* when to ask again; SNIB__NEVER while it is under way */
@@ -26,8 +26,9 @@ typedef void snib__debt_settled(struct snib__redis *, struct snib__bid *,
 
 /* Release what there is of `id` under this name. Asked at once, or after a pause if the server has
  * refused it just now. NULL: no memory. */
-struct snib__debt *snib__debts_add(struct snib__redis *, const char *name, const char *id,
-                                   int64_t loose_ms, bool refused);
+struct snib__debt *snib__debts_add(struct snib__redis *, const char *name,
+                                   const unsigned char id[SNIB__ID_SIZE], int64_t loose_ms,
+                                   bool refused);
 
 /* What became of calls whose subject is a debt. */
 void snib__debts_reply(struct snib__redis *, struct snib__redis_call *, const struct snib__reply *,

@@ -114,9 +114,9 @@ static void on_down(struct snib__node *node)
     snib__redis_line_hurry(node->owner); /* those that stand in line ask where they are */
 }
 
-static void on_message(struct snib__node *node, const char *text)
+static void on_message(struct snib__node *node, const char *bytes, size_t size)
 {
-    snib__handover_message(node->owner, text);
+    snib__handover_message(node->owner, bytes, size);
 }
 
 static void on_broken(struct snib__node *node, const char *text)

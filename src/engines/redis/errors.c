@@ -48,6 +48,7 @@ static const struct row words[] = {
     {"NOPERM", SNIB__ERROR_DENIED, SNIB_EDENIED, true},
     {"DENIED", SNIB__ERROR_DENIED, SNIB_EDENIED, true}, /* protected mode */
     {"WRONGTYPE", SNIB__ERROR_KIND, SNIB_EKIND, false},
+    {"LAYOUT", SNIB__ERROR_REFUSED, SNIB_EKIND, false}, /* our scripts: of another version */
     {"OOM", SNIB__ERROR_REFUSED, SNIB_EUNSAFE, true},
     {"MISCONF", SNIB__ERROR_REFUSED, SNIB_EUNSAFE, true},
     {"NOREPLICAS", SNIB__ERROR_REFUSED, SNIB_EUNSAFE, true},

@@ -55,7 +55,7 @@ static bool ask(struct snib__redis *r, struct snib__examination *e,
 
 static struct snib__wish wish_of(const struct snib__redis *r, const struct snib__examination *e)
 {
-    struct snib__wish wish = snib__wish_for(r, e->name, e->name);
+    struct snib__wish wish = snib__wish_for(r, e->name, e->id);
     wish.retention_ms = 1000;
     wish.ttl_ms = 1000;
     wish.permits = wish.span = 1;
@@ -272,6 +272,7 @@ void snib__examine(struct snib__query *query)
     struct snib__examination *e = query->state;
     unsigned char random[12];
     snib__random(random, sizeof random);
+    snib__random(e->id, sizeof e->id);
     int n = snprintf(e->name, sizeof e->name, "doctor-");
     for (size_t i = 0; i < sizeof random; i++) {
         n += snprintf(e->name + n, sizeof e->name - (size_t)n, "%02x", random[i]);

@@ -9,6 +9,7 @@ struct snib__examination {
     struct snib__query *query;
     struct snib__list in_session;
     char name[40]; /* of a lock that nobody else has */
+    unsigned char id[SNIB__ID_SIZE];
     char channel[160];
     size_t asked, answered; /* probes */
     bool met;               /* the greeting was answered: `fitness` is known */

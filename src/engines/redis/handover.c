@@ -82,10 +82,10 @@ void snib__handover_failed(struct snib__redis *r)
 /* Whoever can publish can forge a message; but not the id, which is a secret. Messages come on
  * another connection than answers: one that is older than the last answer "queued" is about a grant
  * that has lapsed since. */
-void snib__handover_message(struct snib__redis *r, const char *message)
+void snib__handover_message(struct snib__redis *r, const char *message, size_t size)
 {
     struct snib__layout_grant grant;
-    if (!r->layout->grant(&grant, r->settings.prefix, message)) {
+    if (!r->layout->grant(&grant, r->settings.prefix, message, size)) {
         return;
     }
     struct snib__bid *b = snib__bid_find(r, grant.id);

@@ -10,6 +10,6 @@ void snib__handover_keep_time(struct snib__redis *, int64_t now_ns);
 /* What the node says of its inbox. */
 void snib__handover_ready(struct snib__redis *);
 void snib__handover_failed(struct snib__redis *);
-void snib__handover_message(struct snib__redis *, const char *message);
+void snib__handover_message(struct snib__redis *, const char *message, size_t size);
 
 #endif

@@ -87,11 +87,13 @@ static void on_reply(struct snib__connection *c, struct snib__redis_call *call,
     } else if (strcmp(snib__reply_text(reply, 0), "pong") == 0) {
         inbox->ponged_ns = snib__now().boot_ns;
     } else if (strcmp(snib__reply_text(reply, 0), "message") == 0) {
-        const char *channel = snib__reply_text(reply, 1), *text = snib__reply_text(reply, 2);
+        const char *channel = snib__reply_text(reply, 1);
         if (strcmp(channel, inbox->name) == 0) {
-            inbox->upcalls->message(inbox, text);
+            size_t size;
+            const char *bytes = snib__reply_bytes(reply, 2, &size);
+            inbox->upcalls->message(inbox, bytes, size);
         } else if (strcmp(channel, inbox->broken) == 0) {
-            inbox->upcalls->broken(inbox, text);
+            inbox->upcalls->broken(inbox, snib__reply_text(reply, 2));
         }
     } else if (strcmp(snib__reply_text(reply, 0), "subscribe") == 0) {
         inbox->upcalls->hears(inbox); /* of breaks, too */

@@ -14,7 +14,7 @@ enum snib__inbox_state { SNIB__INBOX_NONE, SNIB__INBOX_OPENING, SNIB__INBOX_READ
 struct snib__inbox;
 
 struct snib__inbox_upcalls {
-    void (*message)(struct snib__inbox *, const char *text);
+    void (*message)(struct snib__inbox *, const char *bytes, size_t size);
     void (*broken)(struct snib__inbox *, const char *text); /* what was said to everybody */
     void (*ready)(struct snib__inbox *);
     void (*hears)(struct snib__inbox *);  /* and what is said to everybody, from now on */

@@ -13,14 +13,14 @@
 #include "engines/redis/server_clock.h"
 
 #define SNIB__KEY_MAX 512 /* prefix and name are at most 300 */
-#define SNIB__ID_MAX 40   /* of an owner: 32 hexadecimal digits, "-255" */
+#define SNIB__ID_SIZE 17  /* of an owner: 16 random bytes, and one for each life of it */
 
 /* What is wanted. Each command reads what it needs. */
 struct snib__wish {
     const char *prefix, *name;
-    const char *id;       /* the owner's */
-    int64_t retention_ms; /* how long the last token of a free name is kept */
-    bool by_text;         /* send scripts, not their SHA-1 */
+    const unsigned char *id; /* the owner's */
+    int64_t retention_ms;    /* how long the last token of a free name is kept */
+    bool by_text;            /* send scripts, not their SHA-1 */
     /* Attempt; the ttl also renews. */
     int mode; /* enum snib_mode */
     unsigned permits, span;
@@ -68,7 +68,7 @@ struct snib__layout_answer {
 
 /* A grant that comes by message. */
 struct snib__layout_grant {
-    char id[SNIB__ID_MAX];
+    unsigned char id[SNIB__ID_SIZE];
     char name[SNIB__KEY_MAX];
     uint64_t token;
     unsigned span;
@@ -91,16 +91,17 @@ struct snib__layout {
     /* The answer to any of the four; false: it is none. */
     bool (*answer)(struct snib__layout_answer *, const struct snib__reply *);
     /* A message; false: it is no grant. */
-    bool (*grant)(struct snib__layout_grant *, const char *prefix, const char *message);
+    bool (*grant)(struct snib__layout_grant *, const char *prefix, const char *message,
+                  size_t size);
 
     /* All names that start with `name`, as a pattern of SCAN; and which name a key is about. */
     void (*pattern)(char out[2 * SNIB__KEY_MAX], const char *prefix, const char *name);
     bool (*name_of)(char out[SNIB__KEY_MAX], const char *prefix, const char *key);
-    /* Read a name, and show who is in the reply: holders first, then who waits. False: no memory.
-     */
+    /* Read a name, and show who is in the reply: holders first, then who waits. SNIB_ENOMEM, or
+     * SNIB_EKIND: another version of the layout has written it. */
     void (*inspect)(struct snib__command *, const struct snib__wish *);
-    bool (*show)(const struct snib__reply *, const char *name, const struct snib__server_clock *,
-                 snib__layout_show *, void *arg);
+    int (*show)(const struct snib__reply *, const char *name, const struct snib__server_clock *,
+                snib__layout_show *, void *arg);
 };
 
 enum snib__layout_row { SNIB__LAYOUT_NATIVE, SNIB__LAYOUTS };

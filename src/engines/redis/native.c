@@ -7,21 +7,22 @@
  * script has one key. Attempts carry a not-after time by the server's clock, as soon as that is
  * known: one that was held up on its way is refused instead of leaving a lock nobody wants.
  *
- * Numbers from the server are taken for what they can be: a lease is never longer than was asked
- * for, and what is left of somebody else's is only shown.
+ * What is asked and what is answered is one string each, its numbers packed: texts would cost the
+ * server more than everything else. Numbers from the server are taken for what they can be: a lease
+ * is never longer than was asked for, and what is left of somebody else's is only shown.
  */
 #include "engines/redis/native.h"
 
+#include "engines/redis/packed.h"
 #include "engines/redis/script.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define TICKET_MS 5000    /* several re-checks: one that is late does not cost the place */
 #define PATIENT_MS 25000  /* two of those who ask seldom */
 #define HAND_OVER_MS 2500 /* more than a re-check and its jitter: a lost message is noticed */
 #define LEFT_MOST_MS (100LL * 365 * 24 * 3600 * 1000)
+#define REQUEST_SIZE 51 /* of an attempt, without its texts */
 
 /* ---- Commands --------------------------------------------------------------------------- */
 
@@ -37,145 +38,175 @@ static void begin(struct snib__command *c, const struct snib__script *script,
     }
     snib__command_text(c, "1");
     snib__native_key(c, wish);
-    snib__command_text(c, wish->id);
-    snib__command_number(c, wish->retention_ms);
 }
 
 void snib__native_attempt(struct snib__command *c, const struct snib__wish *wish)
 {
-    static const char *const modes[] = {"x", "s", "c"};
+    static const char modes[] = "xsc";
+    const char *inbox = wish->inbox ? wish->inbox : "";
+    int64_t hand_over_ms = wish->ttl_ms < HAND_OVER_MS ? wish->ttl_ms : HAND_OVER_MS;
+    size_t inbox_size = strnlen(inbox, 255), who_size = strnlen(wish->who, 180);
+    size_t label_size = strlen(wish->label);
     begin(c, &snib__native_attempt_script, wish);
-    snib__command_text(c, modes[wish->mode]);
-    snib__command_number(c, wish->mode == SNIB_COUNTED ? wish->permits : 0);
-    snib__command_number(c, wish->ttl_ms);
-    snib__command_text(c, wish->inbox ? wish->inbox : "");
-    snib__command_number(c, wish->patient ? PATIENT_MS : TICKET_MS);
-    snib__command_number(c, wish->ttl_ms < HAND_OVER_MS ? wish->ttl_ms : HAND_OVER_MS);
-    snib__command_number(c, wish->not_after_ms);
-    snib__command_number(c, wish->span > 1 ? wish->span : 1);
-    snib__command_format(c, "%.180s %s", wish->who, wish->label);
+    char *start = snib__command_room(c, REQUEST_SIZE + inbox_size + who_size + 1 + label_size);
+    char *to = snib__pack_bytes(start, wish->id, SNIB__ID_SIZE);
+    *to++ = modes[wish->mode];
+    to = snib__pack(to, (uint64_t)wish->ttl_ms, 4);
+    to = snib__pack(to, (uint64_t)wish->retention_ms, 4);
+    to = snib__pack(to, (uint64_t)wish->not_after_ms, 8);
+    to = snib__pack(to, wish->span > 1 ? wish->span : 1, 4);
+    to = snib__pack(to, inbox_size, 1);
+    to = snib__pack(to, wish->mode == SNIB_COUNTED ? wish->permits : 0, 4);
+    to = snib__pack(to, wish->patient ? PATIENT_MS : TICKET_MS, 4);
+    to = snib__pack(to, (uint64_t)hand_over_ms, 4);
+    to = snib__pack_bytes(to, inbox, inbox_size);
+    to = snib__pack_bytes(to, wish->who, who_size);
+    *to++ = ' ';
+    to = snib__pack_bytes(to, wish->label, label_size);
+    snib__command_made(c, (size_t)(to - start));
 }
 
 void snib__native_renew(struct snib__command *c, const struct snib__wish *wish)
 {
     begin(c, &snib__native_renew_script, wish);
-    snib__command_number(c, wish->ttl_ms);
+    char *start = snib__command_room(c, SNIB__ID_SIZE + 8);
+    char *to = snib__pack_bytes(start, wish->id, SNIB__ID_SIZE);
+    to = snib__pack(to, (uint64_t)wish->ttl_ms, 4);
+    to = snib__pack(to, (uint64_t)wish->retention_ms, 4);
+    snib__command_made(c, (size_t)(to - start));
 }
 
+/* What is loose comes only if something is: most often there is nothing to be read. */
 void snib__native_release(struct snib__command *c, const struct snib__wish *wish)
 {
     begin(c, &snib__native_release_script, wish);
-    snib__command_number(c, wish->loose_ms);
+    snib__command_bytes(c, (const char *)wish->id, SNIB__ID_SIZE);
+    if (wish->loose_ms) {
+        (void)snib__pack(snib__command_room(c, 8), (uint64_t)wish->loose_ms, 8);
+        snib__command_made(c, 8);
+    }
 }
 
 void snib__native_evict(struct snib__command *c, const struct snib__wish *wish)
 {
     begin(c, &snib__native_evict_script, wish);
-    snib__command_number(c, (int64_t)wish->token);
-    snib__command_text(c, wish->force ? "1" : "0");
+    char *to = snib__pack(snib__command_room(c, 9), wish->token, 8);
+    (void)snib__pack(to, wish->force, 1);
+    snib__command_made(c, 9);
     snib__command_text(c, wish->who);
     snib__command_format(c, "%s:broken", wish->prefix);
 }
 
 /* ---- Answers ---------------------------------------------------------------------------- */
 
-/* The word, and at which place of the reply the server's clock is. */
 static const struct {
-    const char *text;
+    char letter;
     enum snib__answer_word word;
-    unsigned char now_of_few, now_of_many; /* of a reply with up to four items, and with more */
 } words[] = {
-    {"HELD", SNIB__ANSWER_HELD, 3, 4},   {"QUEUED", SNIB__ANSWER_QUEUED, 4, 4},
-    {"BUSY", SNIB__ANSWER_BUSY, 4, 4},   {"KIND", SNIB__ANSWER_KIND, 2, 2},
-    {"LATE", SNIB__ANSWER_LATE, 1, 1},   {"DEAD", SNIB__ANSWER_LATE, 1, 1},
-    {"GONE", SNIB__ANSWER_GONE, 1, 1},   {"LEFT", SNIB__ANSWER_LEFT, 1, 1},
-    {"FREED", SNIB__ANSWER_DONE, 1, 1},  {"NONE", SNIB__ANSWER_NONE, 1, 1},
-    {"ASKED", SNIB__ANSWER_ASKED, 1, 1}, {"BROKEN", SNIB__ANSWER_BROKEN, 1, 1},
+    {'H', SNIB__ANSWER_HELD}, {'Q', SNIB__ANSWER_QUEUED}, {'B', SNIB__ANSWER_BUSY},
+    {'K', SNIB__ANSWER_KIND}, {'L', SNIB__ANSWER_LATE},   {'D', SNIB__ANSWER_LATE},
+    {'G', SNIB__ANSWER_GONE}, {'W', SNIB__ANSWER_LEFT},   {'F', SNIB__ANSWER_DONE},
+    {'N', SNIB__ANSWER_NONE}, {'A', SNIB__ANSWER_ASKED},  {'X', SNIB__ANSWER_BROKEN},
 };
 
-static int64_t number_within(const struct snib__reply *reply, size_t index, int64_t most)
+static bool read_word(enum snib__answer_word *word, char letter)
 {
-    int64_t number = snib__reply_number(reply, index);
-    return number < 0 ? 0 : number > most ? most : number;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (words[i].letter == letter) {
+            *word = words[i].word;
+            return true;
+        }
+    }
+    return false;
 }
 
-/* "SINCE WHO LABEL" becomes "WHO LABEL". */
-static void read_holder(char out[120], const char *info)
+static int64_t read_time(struct snib__packed *p)
 {
-    const char *who = strchr(info, ' ');
-    snprintf(out, 120, "%s", who ? who + 1 : "");
-    size_t size = strlen(out);
+    return snib__packed_within(p, 8, INT64_MAX);
+}
+
+/* What is left of it, as a text; a blank at its end is cut off. */
+static void read_text(char out[120], const struct snib__packed *p)
+{
+    size_t size = p->left < 119 ? p->left : 119;
+    memcpy(out, p->at, size);
+    out[size] = '\0';
+    size = strlen(out);
     if (size > 0 && out[size - 1] == ' ') {
         out[size - 1] = '\0';
     }
 }
 
-static void read_rival(struct snib__layout_answer *a, const struct snib__reply *reply)
+static void read_rival(struct snib__layout_answer *a, struct snib__packed *p)
 {
-    a->place = (int)number_within(reply, 1, INT32_MAX);
-    a->holder_token = (uint64_t)number_within(reply, 2, INT64_MAX);
-    a->holder_left_ms = number_within(reply, 3, LEFT_MOST_MS);
-    read_holder(a->holder, snib__reply_text(reply, 5));
-    a->unfinished = snib__reply_number(reply, 6) != 0;
+    a->unfinished = snib__packed_number(p, 1) != 0;
+    a->place = (int)snib__packed_within(p, 4, INT32_MAX);
+    a->holder_token = (uint64_t)snib__packed_within(p, 8, INT64_MAX);
+    a->holder_left_ms = snib__packed_within(p, 4, LEFT_MOST_MS);
+    a->now_ms = read_time(p);
+    read_text(a->holder, p);
 }
 
 bool snib__native_answer(struct snib__layout_answer *a, const struct snib__reply *reply)
 {
-    const char *text = snib__reply_text(reply, 0);
-    size_t row = 0;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->count < 2) {
+    struct snib__packed p = snib__packed_from(reply->text, reply->size);
+    if (reply->type != REDIS_REPLY_STRING || reply->size == 0 ||
+        !read_word(&a->word, (char)snib__packed_number(&p, 1))) {
         return false;
     }
-    while (row < sizeof words / sizeof words[0] && strcmp(words[row].text, text) != 0) {
-        row++;
-    }
-    if (row == sizeof words / sizeof words[0]) {
-        return false;
-    }
-    a->word = words[row].word;
-    a->now_ms = snib__reply_number(reply, reply->count > 4 ? words[row].now_of_many
-                                                           : words[row].now_of_few);
     a->unfinished = false;
+    a->now_ms = 0;
     switch (a->word) {
     case SNIB__ANSWER_HELD:
-        a->token = (uint64_t)number_within(reply, 1, INT64_MAX);
-        a->left_ms = number_within(reply, 2, LEFT_MOST_MS);
-        a->span = reply->count > 4 ? (unsigned)number_within(reply, 3, UINT32_MAX) : 1;
-        return a->token > 0;
+        a->token = (uint64_t)snib__packed_within(&p, 8, INT64_MAX);
+        a->left_ms = snib__packed_within(&p, 4, LEFT_MOST_MS);
+        a->span = (unsigned)snib__packed_number(&p, 4);
+        a->now_ms = read_time(&p);
+        return !p.failed && a->token > 0 && a->span > 0;
     case SNIB__ANSWER_QUEUED:
     case SNIB__ANSWER_BUSY:
-        read_rival(a, reply);
-        return true;
+        read_rival(a, &p);
+        return !p.failed;
     case SNIB__ANSWER_KIND:
-        a->permits = (unsigned)number_within(reply, 1, UINT32_MAX);
-        return true;
+        a->permits = (unsigned)snib__packed_number(&p, 4);
+        a->now_ms = read_time(&p);
+        return !p.failed;
     case SNIB__ANSWER_ASKED:
-        a->holder_left_ms = number_within(reply, 2, LEFT_MOST_MS);
-        return true;
+        a->now_ms = read_time(&p);
+        a->holder_left_ms = snib__packed_within(&p, 4, LEFT_MOST_MS);
+        return !p.failed;
     case SNIB__ANSWER_BROKEN:
-        snprintf(a->holder, sizeof a->holder, "%s", snib__reply_text(reply, 2));
-        return true;
-    default:
-        a->unfinished = snib__reply_number(reply, 2) != 0;
-        return true;
+        a->now_ms = read_time(&p);
+        read_text(a->holder, &p);
+        return !p.failed;
+    case SNIB__ANSWER_LATE:
+        a->now_ms = read_time(&p);
+        return !p.failed;
+    default: /* to a renewal it is the time alone; a release that found no work does not say it */
+        if (p.left > 8) {
+            a->unfinished = snib__packed_number(&p, 1) != 0;
+        }
+        a->now_ms = p.left ? read_time(&p) : 0;
+        return !p.failed;
     }
 }
 
-/* "ID TOKEN TOKENS LEFT NOW KEY" */
-bool snib__native_grant(struct snib__layout_grant *g, const char *prefix, const char *message)
+/* VERSION ID TOKEN SPAN LEFT NOW KEY */
+bool snib__native_grant(struct snib__layout_grant *g, const char *prefix, const char *message,
+                        size_t size)
 {
-    const char *space = strchr(message, ' ');
-    size_t size = space ? (size_t)(space - message) : 0;
-    char *rest;
-    if (size == 0 || size >= sizeof g->id) {
+    struct snib__packed p = snib__packed_from(message, size);
+    uint64_t version = snib__packed_number(&p, 1);
+    const char *id = snib__packed_bytes(&p, SNIB__ID_SIZE);
+    g->token = (uint64_t)snib__packed_within(&p, 8, INT64_MAX);
+    g->span = (unsigned)snib__packed_number(&p, 4);
+    g->left_ms = snib__packed_within(&p, 4, LEFT_MOST_MS);
+    g->now_ms = read_time(&p);
+    if (p.failed || version != SNIB__NATIVE_VERSION || !id) {
         return false;
     }
-    memcpy(g->id, message, size);
-    g->id[size] = '\0';
-    g->token = strtoull(space + 1, &rest, 10);
-    g->span = *rest == ' ' ? (unsigned)strtoul(rest + 1, &rest, 10) : 0;
-    g->left_ms = *rest == ' ' ? strtoll(rest + 1, &rest, 10) : 0;
-    g->now_ms = *rest == ' ' ? strtoll(rest + 1, &rest, 10) : 0;
-    return g->token > 0 && g->span > 0 && g->left_ms > 0 && g->now_ms > 0 && *rest == ' ' &&
-           snib__native_name_of(g->name, prefix, rest + 1);
+    memcpy(g->id, id, sizeof g->id);
+    /* a text that ends with a zero: replies do */
+    return g->token > 0 && g->span > 0 && g->left_ms > 0 && g->now_ms > 0 &&
+           strlen(p.at) == p.left && snib__native_name_of(g->name, prefix, p.at);
 }

@@ -8,13 +8,16 @@
 
 #include "engines/redis/layout.h"
 
+#define SNIB__NATIVE_VERSION 2 /* the first byte of the state, and of a message */
+
 /* native.c: what goes over the wire */
 void snib__native_attempt(struct snib__command *, const struct snib__wish *);
 void snib__native_renew(struct snib__command *, const struct snib__wish *);
 void snib__native_release(struct snib__command *, const struct snib__wish *);
 void snib__native_evict(struct snib__command *, const struct snib__wish *);
 bool snib__native_answer(struct snib__layout_answer *, const struct snib__reply *);
-bool snib__native_grant(struct snib__layout_grant *, const char *prefix, const char *message);
+bool snib__native_grant(struct snib__layout_grant *, const char *prefix, const char *message,
+                        size_t size);
 
 /* native_names.c: keys and names */
 void snib__native_key(struct snib__command *, const struct snib__wish *); /* adds it */
@@ -23,7 +26,7 @@ bool snib__native_name_of(char out[SNIB__KEY_MAX], const char *prefix, const cha
 
 /* native_inspect.c: who is in the hash */
 void snib__native_inspect(struct snib__command *, const struct snib__wish *);
-bool snib__native_show(const struct snib__reply *, const char *name,
-                       const struct snib__server_clock *, snib__layout_show *, void *arg);
+int snib__native_show(const struct snib__reply *, const char *name,
+                      const struct snib__server_clock *, snib__layout_show *, void *arg);
 
 #endif

@@ -5,12 +5,17 @@
  * may be somebody else's.
  */
 #include "engines/redis/native.h"
+#include "engines/redis/packed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LEFT_MOST_MS (100LL * 365 * 24 * 3600 * 1000)
+#define STATE_SIZE 62   /* of `s`, without what is there only when several want it */
+#define REQUEST_SIZE 51 /* in a ticket, behind its 8 bytes of time, without its texts */
+
+enum { HELD = 1, SEVERAL = 8 }; /* flags of `s` */
 
 /* A holder, or somebody who waits. */
 struct record {
@@ -21,6 +26,12 @@ struct record {
     const char *info; /* "WHO LABEL" */
 };
 
+/* The hash, its pairs sorted by field, and what its state says. */
+struct hash {
+    const struct snib__reply *pairs;
+    unsigned permits;
+};
+
 void snib__native_inspect(struct snib__command *c, const struct snib__wish *wish)
 {
     snib__command_begin(c);
@@ -28,10 +39,16 @@ void snib__native_inspect(struct snib__command *c, const struct snib__wish *wish
     snib__native_key(c, wish);
 }
 
+static int compare(const struct snib__reply *field, const char *name, size_t size)
+{
+    int order = memcmp(field->text, name, field->size < size ? field->size : size);
+    return order ? order : (field->size > size) - (field->size < size);
+}
+
 static int by_field(const void *a, const void *b)
 {
     const struct snib__reply *const *x = a, *const *y = b;
-    return strcmp(x[0]->text, y[0]->text);
+    return compare(x[0], y[0]->text, y[0]->size);
 }
 
 static int by_order(const void *a, const void *b)
@@ -46,17 +63,16 @@ static int by_order(const void *a, const void *b)
     return (x->since_ms > y->since_ms) - (x->since_ms < y->since_ms);
 }
 
-/* The value of a field, in a reply whose pairs are sorted. */
-static const char *value_of(const struct snib__reply *hash, const char *sort, const char *id)
+/* The value of a field; empty if there is none. */
+static struct snib__packed value_of(const struct hash *hash, const char *name, size_t size)
 {
-    char name[SNIB__ID_MAX + 8];
-    size_t low = 0, high = hash->count / 2;
-    snprintf(name, sizeof name, "%s%.40s", sort, id);
+    size_t low = 0, high = hash->pairs->count / 2;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        int order = strcmp(hash->items[2 * middle]->text, name);
+        int order = compare(hash->pairs->items[2 * middle], name, size);
         if (order == 0) {
-            return hash->items[2 * middle + 1]->text;
+            const struct snib__reply *value = hash->pairs->items[2 * middle + 1];
+            return snib__packed_from(value->text, value->size);
         }
         if (order < 0) {
             low = middle + 1;
@@ -64,56 +80,82 @@ static const char *value_of(const struct snib__reply *hash, const char *sort, co
             high = middle;
         }
     }
-    return "";
+    return snib__packed_from("", 0);
 }
 
-static bool read_holder(struct record *r, const struct snib__reply *hash, const char *id,
-                        const char *text)
+static int64_t read_time(struct snib__packed *p)
 {
-    long long token, expiry, ttl, since = 0;
-    int behind = 0;
-    if (sscanf(text, "%lld %c %lld %lld", &token, &r->mode, &expiry, &ttl) != 4) {
+    return snib__packed_within(p, 8, INT64_MAX);
+}
+
+/* The only holder is in the state: ID LAST KEEP FREED SPAN EXPIRY TTL behind version and flags. */
+static bool read_only_holder(struct record *r, const struct hash *hash, struct snib__packed state)
+{
+    (void)snib__packed_number(&state, 1);
+    if (!(snib__packed_number(&state, 1) & HELD)) {
         return false;
     }
-    const char *info = value_of(hash, "i:", id);
-    (void)sscanf(info, "%lld %n", &since, &behind);
+    (void)snib__packed_bytes(&state, SNIB__ID_SIZE);
+    int64_t last = read_time(&state);
+    (void)snib__packed_bytes(&state, 4 + 15);
+    int64_t span = (int64_t)snib__packed_number(&state, 4);
     r->waits = false;
-    r->order = token;
-    r->expiry_ms = expiry;
-    r->since_ms = since;
-    r->info = info + behind;
-    return true;
+    r->mode = 'x';
+    r->order = last - span + 1;
+    r->expiry_ms = read_time(&state);
+    r->since_ms = r->order / 1000; /* tokens are times, or soon after */
+    r->info = value_of(hash, "i", 1).at;
+    return !state.failed && r->order > 0;
 }
 
-static bool read_waiter(struct record *r, const struct snib__reply *hash, const char *text)
+/* TOKEN EXPIRY TTL SINCE INFO */
+static bool read_holder(struct record *r, const struct hash *hash, struct snib__packed p)
 {
-    char id[SNIB__ID_MAX + 1];
-    long long expiry, lease, ttl, grant, place, since;
-    int behind = 0;
-    if (sscanf(text, "%40s %c %lld %lld %lld %lld %*d %*s %n", id, &r->mode, &expiry, &lease, &ttl,
-               &grant, &behind) != 6 ||
-        sscanf(value_of(hash, "t:", id), "%lld %lld", &place, &since) != 2) {
+    r->waits = false;
+    r->mode = hash->permits ? 'c' : 's';
+    r->order = read_time(&p);
+    r->expiry_ms = read_time(&p);
+    (void)snib__packed_number(&p, 4);
+    r->since_ms = read_time(&p);
+    r->info = p.at;
+    return !p.failed;
+}
+
+/* EXPIRY ID MODE, then much that only scripts want, with the size of the inbox at byte 47. */
+static bool read_waiter(struct record *r, const struct hash *hash, struct snib__packed p)
+{
+    char name[2 + SNIB__ID_SIZE] = "t:";
+    size_t whole = p.left;
+    const char *ticket = p.at;
+    if (whole < 8 + REQUEST_SIZE) {
         return false;
     }
+    r->expiry_ms = read_time(&p);
+    memcpy(name + 2, snib__packed_bytes(&p, SNIB__ID_SIZE), SNIB__ID_SIZE);
+    r->mode = (char)snib__packed_number(&p, 1);
+    size_t behind = 8 + REQUEST_SIZE + (unsigned char)ticket[8 + 38];
+    struct snib__packed place = value_of(hash, name, sizeof name);
     r->waits = true;
-    r->order = place;
-    r->expiry_ms = expiry;
-    r->since_ms = since;
-    r->info = text + behind;
-    return true;
+    r->order = read_time(&place);
+    r->since_ms = read_time(&place);
+    r->info = ticket + behind;
+    return behind <= whole && !place.failed;
 }
 
-static size_t read_all(struct record *all, const struct snib__reply *hash, int64_t now_ms)
+static size_t read_all(struct record *all, const struct hash *hash, struct snib__packed state,
+                       int64_t now_ms)
 {
     size_t count = 0;
-    for (size_t i = 0; i < hash->count / 2; i++) {
-        const char *name = hash->items[2 * i]->text;
-        const char *text = hash->items[2 * i + 1]->text;
+    count += read_only_holder(&all[count], hash, state) && all[count].expiry_ms > now_ms;
+    for (size_t i = 0; i < hash->pairs->count / 2; i++) {
+        const struct snib__reply *name = hash->pairs->items[2 * i];
+        const struct snib__reply *value = hash->pairs->items[2 * i + 1];
+        struct snib__packed p = snib__packed_from(value->text, value->size);
         bool read = false;
-        if (strncmp(name, "h:", 2) == 0) {
-            read = read_holder(&all[count], hash, name + 2, text);
-        } else if (strncmp(name, "q:", 2) == 0) {
-            read = read_waiter(&all[count], hash, text);
+        if (strncmp(name->text, "h:", 2) == 0) {
+            read = read_holder(&all[count], hash, p);
+        } else if (strncmp(name->text, "q:", 2) == 0) {
+            read = read_waiter(&all[count], hash, p);
         }
         count += read && all[count].expiry_ms > now_ms;
     }
@@ -133,32 +175,50 @@ static void show_one(const struct record *r, snib_seen *seen, int64_t now_ms,
     seen->token = r->waits ? 0 : (uint64_t)r->order;
     seen->mode = r->mode == 'x' ? SNIB_EXCLUSIVE : r->mode == 's' ? SNIB_SHARED : SNIB_COUNTED;
     seen->place += r->waits;
-    seen->since_unix_ms = r->since_ms;
+    seen->since_unix_ms = r->since_ms < now_ms ? r->since_ms : now_ms;
     seen->left_ms = r->waits ? -1 : left_ms;
     show(arg, seen);
 }
 
-bool snib__native_show(const struct snib__reply *hash, const char *name,
-                       const struct snib__server_clock *clock, snib__layout_show *show, void *arg)
+/* Many who hold it together, or wait: how many may. */
+static unsigned read_permits(struct snib__packed state)
 {
-    size_t pairs = hash->count / 2;
+    (void)snib__packed_number(&state, 1);
+    bool several = snib__packed_number(&state, 1) & SEVERAL;
+    (void)snib__packed_bytes(&state, STATE_SIZE - 2);
+    return several ? (unsigned)snib__packed_number(&state, 4) : 0;
+}
+
+int snib__native_show(const struct snib__reply *reply, const char *name,
+                      const struct snib__server_clock *clock, snib__layout_show *show, void *arg)
+{
+    size_t pairs = reply->count / 2;
+    struct hash hash = {.pairs = reply};
+    if (pairs > 1) {
+        qsort(reply->items, pairs, 2 * sizeof reply->items[0], by_field);
+    }
+    struct snib__packed state = value_of(&hash, "s", 1);
+    if (state.left == 0) {
+        return 0; /* nobody's lock */
+    }
+    if (state.at[0] != SNIB__NATIVE_VERSION || state.left < STATE_SIZE) {
+        return SNIB_EKIND;
+    }
     struct record *all = calloc(pairs + 1, sizeof *all);
     if (!all) {
-        return false;
+        return SNIB_ENOMEM;
     }
-    if (pairs > 1) {
-        qsort(hash->items, pairs, 2 * sizeof hash->items[0], by_field);
-    }
-    size_t count = read_all(all, hash, snib__server_clock_least_ms(clock));
+    hash.permits = read_permits(state);
+    size_t count = read_all(all, &hash, state, snib__server_clock_least_ms(clock));
     if (count > 1) {
         qsort(all, count, sizeof *all, by_order);
     }
-    unsigned permits = (unsigned)strtoul(value_of(hash, "s", ""), NULL, 10);
     int64_t now_ms = snib__server_clock_about_ms(clock);
-    snib_seen seen = {.size = sizeof seen, .name = name, .permits = permits ? permits : 1};
+    snib_seen seen = {
+        .size = sizeof seen, .name = name, .permits = hash.permits ? hash.permits : 1};
     for (size_t i = 0; i < count; i++) {
         show_one(&all[i], &seen, now_ms, show, arg);
     }
     free(all);
-    return true;
+    return 0;
 }

@@ -108,11 +108,11 @@ static const struct snib__connection_upcalls connection_upcalls = {
 
 /* ---- What the inbox says ---------------------------------------------------------------- */
 
-static void on_message(struct snib__inbox *inbox, const char *text)
+static void on_message(struct snib__inbox *inbox, const char *bytes, size_t size)
 {
     struct snib__node *node = inbox->owner;
     if (node->standing == SNIB__NODE_FIT && snib__node_quarantine_left_ms(node) == 0) {
-        node->upcalls->message(node, text);
+        node->upcalls->message(node, bytes, size);
     } /* else it may not grant; what it gave lapses */
 }
 

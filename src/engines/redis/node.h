@@ -29,8 +29,8 @@ struct snib__node_upcalls {
     void (*reply)(struct snib__node *, struct snib__redis_call *, const struct snib__reply *);
     void (*lost)(struct snib__node *, struct snib__redis_call *, enum snib__loss);
     void (*down)(struct snib__node *); /* the connection has ended; its calls were told before */
-    void (*message)(struct snib__node *, const char *text); /* in the inbox */
-    void (*broken)(struct snib__node *, const char *text);  /* who broke what */
+    void (*message)(struct snib__node *, const char *bytes, size_t size); /* in the inbox */
+    void (*broken)(struct snib__node *, const char *text);                /* who broke what */
     void (*inbox_ready)(struct snib__node *);
     void (*inbox_hears)(struct snib__node *); /* of breaks, from now on */
     void (*inbox_failed)(struct snib__node *);

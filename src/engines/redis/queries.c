@@ -80,7 +80,7 @@ static bool ask_evict(struct snib__redis *r, struct snib__search *s, bool by_tex
 {
     struct snib__command command;
     struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_EVICT, s);
-    struct snib__wish wish = snib__wish_for(r, s->query->name, "");
+    struct snib__wish wish = snib__wish_for(r, s->query->name, NULL);
     wish.token = s->query->token;
     wish.force = s->query->force;
     wish.who = r->session->who;
@@ -106,7 +106,7 @@ static bool ask_inspect(struct snib__redis *r, struct snib__search *s, const cha
 {
     struct snib__command command;
     struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_INSPECT, s);
-    struct snib__wish wish = snib__wish_for(r, name, "");
+    struct snib__wish wish = snib__wish_for(r, name, NULL);
     r->layout->inspect(&command, &wish);
     return ask(r, s, &call, &command);
 }
@@ -196,8 +196,12 @@ static void on_inspect(struct snib__redis *r, struct snib__search *s,
                        const struct snib__reply *reply)
 {
     const char *name = s->names[s->answered++];
-    if (!r->layout->show(reply, name, &r->node.clock, show, s->query)) {
+    int code = r->layout->show(reply, name, &r->node.clock, show, s->query);
+    if (code == SNIB_ENOMEM) {
         fail(r, s, SNIB_ENOMEM, 0, "out of memory");
+    } else if (code < 0 && !s->query->prefix) { /* in a list it is passed over */
+        fail(r, s, code, 0,
+             "this lock was written by another version of snib: look at it with that one");
     }
 }
 

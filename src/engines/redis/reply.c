@@ -231,6 +231,13 @@ const char *snib__reply_text(const struct snib__reply *reply, size_t index)
     return i ? i->text : "";
 }
 
+const char *snib__reply_bytes(const struct snib__reply *reply, size_t index, size_t *size)
+{
+    const struct snib__reply *i = item(reply, index);
+    *size = i ? i->size : 0;
+    return i ? i->text : "";
+}
+
 int64_t snib__reply_number(const struct snib__reply *reply, size_t index)
 {
     const struct snib__reply *i = item(reply, index);

@@ -30,6 +30,7 @@ int snib__reader_next(struct snib__reader *, const struct snib__reply **out);
 
 /* An item of an array, read leniently: what is not there is "", or 0. */
 const char *snib__reply_text(const struct snib__reply *, size_t index);
+const char *snib__reply_bytes(const struct snib__reply *, size_t index, size_t *size);
 int64_t snib__reply_number(const struct snib__reply *, size_t index);
 
 #endif

@@ -117,7 +117,7 @@ static inline struct snib__redis *snib__redis_of(const struct snib__session *ses
 
 /* What every wish of this session has. */
 static inline struct snib__wish snib__wish_for(const struct snib__redis *r, const char *name,
-                                               const char *id)
+                                               const unsigned char *id)
 {
     return (struct snib__wish){
         .prefix = r->settings.prefix,

@@ -5,25 +5,27 @@
 
 local all, places, records, came = call('HGETALL', key), {}, {}, {}
 for i = 1, #all, 2 do
-    local sort, name = match(all[i], '^([qt]):(.+)$')
-    if sort == 'q' then
-        places[#places + 1] = name + 0
-        records[name + 0] = all[i + 1]
-    elseif sort == 't' then
-        came[name] = match(all[i + 1], ' (%d+)$')
+    local sort, name = sub(all[i], 1, 2), sub(all[i], 3)
+    if sort == 'q:' then
+        local place = unpack('<I8', name)
+        places[#places + 1] = place
+        records[place] = all[i + 1]
+    elseif sort == 't:' then
+        came[name] = unpack('<I8', all[i + 1], 9)
     end
 end
 table.sort(places)
 w = 0
 for i = 1, #places do
-    local owner, over, lease = match(records[places[i]], '^(%S+) %a (%d+) (%d+)')
-    call('HDEL', key, format('q:%d', places[i]))
-    if math.min(over + 0, now + lease) > now then
+    local old = records[places[i]]
+    local over, who, time = unpack('<I8c17xxxxxxxxxxxxxxxxxxxxxxxxxxI4', old)
+    call('HDEL', key, pack('<c2I8', 'q:', places[i]))
+    if math.min(over, now + time) > now then
         w = w + 1
-        call('HSET', key, format('q:%d', w), records[places[i]], 't:' .. owner,
-            format('%d %s', w, came[owner] or format('%d', now)))
+        call('HSET', key, pack('<c2I8', 'q:', w), old, 't:' .. who,
+            pack('<I8I8', w, came[who] or now))
     else
-        call('HDEL', key, 't:' .. owner)
+        call('HDEL', key, 't:' .. who)
     end
 end
 head, tail = 1, w

@@ -1,25 +1,41 @@
 -- SPDX-License-Identifier: Apache-2.0
--- One more holder: `owner`, in `mode`, for `lease` ms, with `ttl`, `span` and `info`. Gives `token`.
+-- One more holder: `who`, in `mode`, for `time` ms, with `ttl`, `span`, `retention` and `info`. Gives
+-- `token` and `span`.
 --
 -- Shared holders carry the last token that was given. An exclusive one may have several, `span` from
 -- `token` on; tokens may run ahead of the clock by a second.
 
-local token = last
-if mode ~= 's' or last == 0 then
-    token = last + 1 > us and last + 1 or us
-    span = mode == 'x' and math.max(1, math.min(span + 0, us + 1000000 - token)) or 1
+local token, ends = last, now + time
+if mode ~= 115 or last == 0 then
+    token = last < us and us or last + 1
+    if mode ~= 120 then
+        span = 1
+    elseif span ~= 1 then
+        span = math.max(1, math.min(span, us + 1000000 - token))
+    end
     last = token + span - 1
+else
+    span = 1
 end
-local expiry = now + lease
-if n == 0 or expiry < due then
-    due = expiry
+local need = last / 1000 + retention
+if ends > need then
+    need = ends
 end
-if expiry > till then
-    till = expiry
+if need > keep then
+    keep, slack = need, retention / 2
 end
-n, x, o, changed = n + 1, mode == 'x', owner, true
-if holder then
-    call('HSET', key, holder, entry, about, note)
+if field then
+    call('HSET', key, field, entry)
 end
-holder, entry = 'h:' .. owner, format('%d %s %d %d', token, mode, expiry, ttl)
-about, note = 'i:' .. owner, format('%d %s', now, info)
+if n == 0 or ends < due then
+    due = ends
+end
+n, changed = n + 1, true
+if mode == 120 then
+    released = owner
+    x, owner, tokens, expiry, lease = true, who, span, ends, ttl
+    field, entry = 'i', info
+else
+    o = who
+    field, entry = 'h:' .. who, pack('<I8I8I4I8', token, ends, ttl, now) .. info
+end

@@ -4,32 +4,45 @@
 -- Look at every holder if one may be over, or if the clock was set back: no lease is longer than
 -- its ttl from now.
 if n > 0 and (now >= due or now < at - 1000) then
-    local all = call('HGETALL', key)
-    n, x, due, till, o, changed = 0, false, 0, dead ~= '' and till or now, '', true
+    local back, all = now < at - 1000, {}
+    --@include firm.lua
+    if not x or (back and w > 0) then
+        all = call('HGETALL', key)
+    end
+    changed = true
+    if not x then
+        n, due, o = 0, 0, none
+    elseif expiry > now then
+        expiry = math.min(expiry, now + lease)
+        due = expiry
+    else
+        x, n, due, owner, tokens, expiry, lease = false, 0, 0, none, 0, 0, 0
+        if marked then
+            call('HDEL', key, 'b')
+            marked = false
+        end
+    end
     for i = 1, #all, 2 do
-        local sort, owner = match(all[i], '^([hq]):(.+)$')
-        if sort == 'h' then
-            local token, mode, expiry, ttl = match(all[i + 1], '^(%d+) (%a) (%d+) (%d+)$')
-            local latest = now + ttl
-            expiry = expiry + 0
-            if expiry <= now then
-                call('HDEL', key, 'h:' .. owner, 'i:' .. owner, 'b:' .. owner)
+        local sort, record = sub(all[i], 1, 2), all[i + 1]
+        if sort == 'h:' then
+            local token, ends, ttl, since = unpack('<I8I8I4I8', record)
+            local holder = sub(all[i], 3)
+            if ends <= now then
+                call('HDEL', key, all[i], 'b:' .. holder)
             else
-                if expiry > latest then
-                    expiry = latest
-                    call('HSET', key, all[i], format('%s %s %d %s', token, mode, expiry, ttl))
+                if ends > now + ttl then
+                    ends = now + ttl
+                    call('HSET', key, all[i], pack('<I8I8I4I8', token, ends, ttl, since) ..
+                        sub(record, 29))
                 end
-                due = n == 0 and expiry or math.min(due, expiry)
-                till = math.max(till, expiry)
-                n, x, o = n + 1, mode == 'x', owner
+                due = n == 0 and ends or math.min(due, ends)
+                n, o = n + 1, holder
             end
-        elseif sort == 'q' then
-            local who, expiry, lease, rest = match(all[i + 1], '^(%S+ %a) (%d+) (%d+)(.*)$')
-            if expiry + 0 > now + lease then
-                expiry = now + lease
-                call('HSET', key, all[i], format('%s %d %s%s', who, expiry, lease, rest))
+        elseif sort == 'q:' then
+            local over, stay = unpack('<I8', record), unpack('<I4', record, 52)
+            if over > now + stay then
+                call('HSET', key, all[i], pack('<I8', now + stay) .. sub(record, 9))
             end
-            till = math.max(till, expiry + 0)
         end
     end
 end
@@ -43,29 +56,32 @@ while w > 0 and head <= tail and not x and (permits == 0 or n < permits) do
         break
     end
     work = work - 1
-    local place = format('%d', head)
-    local t = call('HGET', key, 'q:' .. place)
+    local place = pack('<c2I8', 'q:', head)
+    local t = call('HGET', key, place)
     if t then
-        local owner, mode, over, ttl, lease, span, inbox, info =
-            match(t, '^(%S+) (%a) (%d+) %d+ (%d+) (%d+) (%d+) (%S+) (.*)$')
-        local alive = over + 0 > now and call('PUBSUB', 'NUMSUB', inbox)[2] > 0
-        if alive and mode == 'x' and n > 0 then
+        local over, who, mode, ttl, retention, _, span, size, _, time =
+            unpack('<I8c17BI4I4I8I4BI8I4', t)
+        local inbox, info = sub(t, 60, 59 + size), sub(t, 60 + size)
+        local alive = over > now and call('PUBSUB', 'NUMSUB', inbox)[2] > 0
+        if alive and mode == 120 and n > 0 then
             break
         end
-        call('HDEL', key, 'q:' .. place, 't:' .. owner)
-        w, changed = w - 1, true
+        call('HDEL', key, place, 't:' .. who)
+        w, changed, wrote = w - 1, true, true
         if alive then
-            if owner == id then
-                lease = ttl
+            if who == id then
+                time = ttl
             end
             --@include hold.lua
-            if owner == id then
+            if who == id then
                 granted, spanned = token, span
             else
-                messages = messages or {}
-                messages[#messages + 1] = inbox
-                messages[#messages + 1] = format('%s %d %d %s %d %s', owner, token, span, lease,
-                    now, key)
+                if to then -- all but the last; most often there is one
+                    messages = messages or {}
+                    messages[#messages + 1] = to
+                    messages[#messages + 1] = message
+                end
+                to, message = inbox, pack('<Bc17I8I4I4I8', 2, who, token, span, time, now) .. key
             end
         end
     end

@@ -1,33 +1,38 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The state of one lock, as attempt, release and evict begin with it; the build puts it there.
---
--- KEYS[1] the lock's hash; ARGV[1] the owner id; ARGV[2] how long the last token is kept, in ms.
--- docs/redis-protocol.md has the fields. Numbers are printed by %d, never by `..` or tostring,
--- which keep 14 digits only. TIME is read once.
---
--- A hand-over waits for these scripts, so they are written to be quick: few calls, and pieces put
--- in by the build instead of functions, because making a function costs more than these do.
+-- All of the state of one lock, for whoever finds more than one that is free, or its own and nobody
+-- waiting. version.lua comes before it, and us and now are needed. Numbers are printed by %d, never by `..` or tostring, which keep 14
+-- digits only. A hand-over waits for these scripts, so they are written to be quick: few calls, and
+-- pieces put in by the build instead of functions, because making a function costs more than these
+-- do.
 
-local key, id = KEYS[1], ARGV[1]
-local call, match, format = redis.call, string.match, string.format
-
-local clock = call('TIME')
-local us = clock[1] * 1000000 + clock[2]
-local now = math.floor(us / 1000)
-
-local f = call('HMGET', key, 's', 'o', 'freed', 'dead', 'h:' .. id, 't:' .. id)
-local o, freed, dead, mine = f[2] or '', f[3] or '', f[4] or '', f[5]
-local ticket = f[6] and match(f[6], '^%d+')
-local permits, last, at, n, x, due, till, head, tail, w = 0, 0, 0, 0, false, 0, 0, 1, 0, 0
-if f[1] then
-    local g, h
-    permits, last, at, n, x, g, h, head, tail, w = match(f[1],
-        '^(%d+) (%d+) (%d+) (%d+) (%d) (-?%d+) (-?%d+) (%d+) (%d+) (%d+)$')
-    permits, last, at, n, x = permits + 0, last + 0, at + 0, n + 0, x == '1'
-    due, till, head, tail, w = at + g, at + h, head + 0, tail + 0, w + 0
+local pack, unpack, sub, format = struct.pack, struct.unpack, string.sub, string.format
+local permits, n, at, due, head, tail, w, o = 0, 0, 0, 0, 1, 0, 0, none
+if flags >= 8 then
+    permits, n, at, due, head, tail, w, o = unpack('<I4I4I8I8I8I8I4c17', v, 63)
+end
+local x, marked, dead = flags % 2 == 1, flags % 8 >= 4, ''
+if x then -- the only holder: no lease ends before its own, nor was it extended before
+    n, due = 1, expiry
+    if expiry - lease > at then
+        at = expiry - lease
+    end
 end
 
-local changed, granted, spanned, messages = false, nil, 1, nil
-local more -- set: the line needs more work than one script may do
-local holder, entry, about, note -- what hold.lua leaves to store.lua to write
-local last_before, till_before = last, till
+-- Released before their attempts arrived, until their time is over.
+if flags % 4 >= 2 then
+    local all = call('HGET', key, 'dead') or ''
+    for i = 1, #all, 25 do
+        local other, till = unpack('<c17I8', all, i)
+        if till > now then
+            dead = dead .. sub(all, i, i + 24)
+        end
+    end
+end
+local doomed = dead -- as it was, to see whether it changed
+local had_dead = flags % 4 >= 2
+
+local changed, wrote, more = false, false, 0 -- more: the line needs more than one script may do
+local granted, spanned, messages, to, message
+local field, entry, field2, entry2 -- what is left to store.lua to write
+local released -- the last one who did, if it has to make room for a holder
+local keep, slack = 0, 0 -- what the key must outlive, in ms, and how much more may be kept

@@ -4,15 +4,16 @@
 
 if w >= 64 then
     local span = tail - head + 1
-    local at = us % span
+    local from = us % span
     for i = 1, math.min(8, span) do
-        local place = format('q:%d', head + (at + i) % span)
-        local t = call('HGET', key, place)
+        local spot = pack('<c2I8', 'q:', head + (from + i) % span)
+        local t = call('HGET', key, spot)
         if t then
-            local owner, over, lease, inbox = match(t, '^(%S+) %a (%d+) (%d+) %d+ %d+ %d+ (%S+)')
-            if owner ~= id and (math.min(over + 0, now + lease) <= now or
-                    (w >= 1024 and call('PUBSUB', 'NUMSUB', inbox)[2] == 0)) then
-                call('HDEL', key, place, 't:' .. owner)
+            local over, who, length, time =
+                unpack('<I8c17xxxxxxxxxxxxxxxxxxxxxBxxxxI4', t)
+            if who ~= id and (math.min(over, now + time) <= now or (w >= 1024 and
+                    call('PUBSUB', 'NUMSUB', sub(t, 60, 59 + length))[2] == 0)) then
+                call('HDEL', key, spot, 't:' .. who)
                 w, changed = w - 1, true
             end
         end
