@@ -164,6 +164,35 @@ DIRECTED(a_restarted_server_that_is_too_busy_to_be_asked_is_not_believed)
     finish();
 }
 
+/* Granted in a quarantine, and given back. That is refused for a while, and comes after the wait
+ * has gone on: under the same id it would be told "yours already", and then lose it. */
+DIRECTED(who_gave_a_grant_back_goes_on_as_another)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) { /* their pauses are drawn */
+        struct config c = plain(1, 6000);
+        c.seed = seed;
+        world_begin(&c);
+        give_back(get_x(0));
+        world_for(100);
+        site_restart(0, true, 10);
+        world_for(8300); /* of 8.6 s */
+        struct ask *ask = ask_x(0);
+        const struct snib__session *session = &machine(0)->client->session;
+        for (int i = 0; i < 50 && session->undoing == 0; i++) {
+            world_for(1);
+        }
+        SIM_CHECK(session->undoing == 1 && !ask->lease, "nothing was granted, or it was believed");
+        site_refuse(0, false, 580);
+        for (int i = 0; i < 4000 && !ask->lease; i++) {
+            world_for(1);
+        }
+        SIM_CHECK(ask->lease, "not to be had after the quarantine");
+        world_for(3000); /* promises.c looks whether the server knows of it */
+        SIM_CHECK(session->undoing == 0, "what was granted in a quarantine is not given back");
+        finish();
+    }
+}
+
 DIRECTED(a_server_without_client_setname_has_a_queue)
 {
     struct config c = plain(2, 30000);
