@@ -369,6 +369,29 @@ DIRECTED(a_lost_message_costs_a_recheck_and_not_the_ttl)
     finish();
 }
 
+/* What is handed over is its own until it can have noticed: those behind it do not get it
+ * meanwhile. */
+DIRECTED(a_lost_message_does_not_cost_the_turn)
+{
+    struct config c = plain(3, 30000);
+    world_begin(&c);
+    struct ask *first = get_x(0);
+    struct ask *second = ask_x(1);
+    world_for(100);
+    struct ask *third = ask_x(2);
+    world_for(100);
+    for (int i = 0; i < world.wire_count; i++) {
+        struct wire *w = world.wires[i];
+        if (w->machine == 1 && w->peer && w->peer->channel_count > 0) {
+            w->hole_down = true;
+        }
+    }
+    give_back(first);
+    world_for(1400);
+    SIM_CHECK(second->lease && !third->lease, "the turn has gone with the message");
+    finish();
+}
+
 /* The message was held up while its reader was stopped; meanwhile the grant has lapsed, another has
  * the lock, and who waits was told so. */
 DIRECTED(a_grant_older_than_the_last_answer_is_not_believed)
@@ -600,7 +623,7 @@ DIRECTED(what_another_version_has_written_is_refused)
 }
 
 /* It has become a replica, and what it has may be old: it does not say "yours already". */
-DIRECTED(a_former_master_does_not_say_whose_a_lock_is)
+static void ask_former_master(int mode)
 {
     struct config c = plain(1, 30000);
     world_begin(&c);
@@ -612,6 +635,7 @@ DIRECTED(a_former_master_does_not_say_whose_a_lock_is)
         struct snib__wish wish = {.prefix = "snib",
                                   .name = "name-0",
                                   .id = id,
+                                  .mode = mode,
                                   .retention_ms = 3600000,
                                   .by_text = true,
                                   .ttl_ms = 1000,
@@ -633,4 +657,10 @@ DIRECTED(a_former_master_does_not_say_whose_a_lock_is)
     world_for(2000);
     give_back(get_x(0));
     finish();
+}
+
+DIRECTED(a_former_master_does_not_say_whose_a_lock_is)
+{
+    ask_former_master(SNIB_EXCLUSIVE);
+    ask_former_master(SNIB_SHARED);
 }
