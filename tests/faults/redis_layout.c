@@ -57,7 +57,7 @@ static int flags(void)
 {
     redisReply *reply = redisCommand(raw, "HGET snib:{report} s");
     CHECK(reply != NULL && reply->type == REDIS_REPLY_STRING && reply->len >= 62);
-    int bits = reply->str[1];
+    int bits = (unsigned char)reply->str[1];
     freeReplyObject(reply);
     return bits;
 }
