@@ -527,6 +527,7 @@ void snib__answer(struct snib__claim *claim, enum snib__verb verb,
             }
             h->releaser->answered(h->client, h->releaser);
         }
+        h->client->untold -= h->untold;
         snib__hold_end(h);
         break;
     }

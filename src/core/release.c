@@ -86,6 +86,8 @@ static bool give(snib_lease *lease, struct snib__releaser *releaser, bool tells,
         return false;
     }
     h->releaser = tells ? releaser : NULL;
+    h->untold = !tells;
+    h->client->untold += h->untold;
     snib__hold_leave(h);
     return true;
 }

@@ -148,7 +148,9 @@ struct snib__session {
     char notice[240]; /* what everybody who inspects should know now; "" for nothing */
 
     /* For speed only. */
-    bool quiet; /* set in a slot: a thread that sleeps in drive need not look at this */
+    bool quiet;  /* set in a slot: a thread that sleeps in drive need not look at this */
+    bool afloat; /* whatever was asked for has left: an answer that nobody waits for may be read a
+                  * moment later */
 };
 
 /* One series of attempts under one owner id, and what comes of it. */
