@@ -23,10 +23,14 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+#define FAREWELL_MS 300
 
 static int print_tokens(const struct lock *lock)
 {
@@ -58,6 +62,23 @@ static bool take_signals(const struct signals *signals)
     return ends;
 }
 
+static void *end_us(void *arg)
+{
+    (void)arg;
+    nanosleep(&(struct timespec){.tv_nsec = FAREWELL_MS * CLOCK_MS}, NULL);
+    _exit(STATUS_LOST);
+}
+
+/* Whoever waits for our end must hear of the loss. Other locks are given back to a server that
+ * answers; for one that does not nobody waits. */
+static void end_soon(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, end_us, NULL) == 0) {
+        pthread_detach(thread);
+    }
+}
+
 static int hold(struct lock *lock, const struct signals *signals)
 {
     char left[SPAN_SIZE];
@@ -71,6 +92,7 @@ static int hold(struct lock *lock, const struct signals *signals)
         (void)poll(fds, 3, timeout_ms);
         lock_hear(lock);
         if (lock->lost) {
+            end_soon();
             return fail(STATUS_LOST, "lock '%s' was lost: %s", lock->lost_name, lock->why);
         }
         if (take_signals(signals) || input_drain(&input, &fds[2])) {

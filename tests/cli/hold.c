@@ -3,6 +3,7 @@
  * snib hold: a lock for as long as somebody keeps its stdin open.
  */
 #include "capture.h"
+#include "server.h"
 #include "stage.h"
 
 #include <fcntl.h>
@@ -121,6 +122,24 @@ TEST(a_shared_hold_lets_others_share)
     CHECK_INT(capture("hold", "-n", "x")->status, ==, 75);
     kill(hold.pid, SIGTERM);
     CHECK_INT(stage_end(&hold, PATIENCE_MS), ==, 0);
+}
+
+TEST(a_mute_server_does_not_delay_the_end)
+{
+    static struct server redis;
+    struct actor hold;
+    char url[100];
+    server_redis(&redis, NULL);
+    stage_file();
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?quarantine=no&ttl=2s&timeout=20s", redis.port);
+    setenv("SNIB_URL", url, 1);
+    stage_snib(&hold, "hold", "x");
+    (void)stage_line(hold.out, PATIENCE_MS);
+    server_pause(&redis);
+    int64_t paused_ns = check_now_ns();
+    CHECK_INT(stage_end(&hold, 2 * PATIENCE_MS), ==, 79);
+    CHECK_INT((check_now_ns() - paused_ns) / 1000000, <, check_ms(8000));
+    server_resume(&redis);
 }
 
 TEST(a_lost_lock_ends_it_with_79)

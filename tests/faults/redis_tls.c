@@ -154,6 +154,58 @@ TEST(a_port_with_tls_and_one_without_are_told_apart)
     snib_close(client);
 }
 
+static int note_remedies(const snib_finding *finding, void *arg)
+{
+    char *all = arg;
+    size_t used = strlen(all);
+    if (finding->verdict != SNIB_GOOD) {
+        snprintf(all + used, 1000 - used, "%s: %s; ", finding->about,
+                 finding->remedy ? finding->remedy : "none");
+    }
+    return 0;
+}
+
+static const char *remedies(const char *url)
+{
+    static char all[1000];
+    snib *client = client_of(url);
+    all[0] = '\0';
+    CHECK_INT(snib_examine(client, note_remedies, all, NULL), ==, SNIB_OK);
+    snib_close(client);
+    return all;
+}
+
+TEST(an_examination_says_what_helps)
+{
+    static struct server expired, asks;
+    int port = start(&expired, "expired.pem", false);
+    must_say(remedies(secure("127.0.0.1", port, "")), "a new certificate");
+    must_say(remedies(secure("127.0.0.1", expired.port, "&timeout=300ms")), "redis: instead");
+    must_say(remedies(url_of(port, "")), "rediss: instead");
+    port = start(&asks, "good.pem", true);
+    must_say(remedies(secure("127.0.0.1", port, "")), "cert=FILE");
+}
+
+/* With quarantine=no nobody needs CONFIG, and it is not missed. */
+TEST(the_rights_that_are_printed_are_enough_for_an_examination)
+{
+    static struct server server;
+    char line[SNIB_RIGHTS_SIZE], *gap;
+    char url[128];
+    server_redis(&server, NULL);
+    snprintf(url, sizeof url, "redis://me:PASSWORD@127.0.0.1:%d?quarantine=no", server.port);
+    snib *client = client_of(url);
+    CHECK_INT(snib_rights(client, line, sizeof line, NULL), ==, SNIB_OK);
+    snib_close(client);
+    redisContext *c = redisConnect("127.0.0.1", server.port);
+    redisReply *reply = redisCommand(c, line); /* NOLINT: it has no '%' */
+    CHECK(reply != NULL && reply->type == REDIS_REPLY_STATUS);
+    freeReplyObject(reply);
+    redisFree(c);
+    gap = strstr(remedies(url), "rights");
+    CHECK(gap == NULL);
+}
+
 TEST(what_is_for_tls_is_refused_without)
 {
     snib *client = NULL;

@@ -141,7 +141,8 @@ static void append(char *list, size_t size, const char *word)
     snprintf(list + used, size - used, "%s%s", used ? ", " : "", word);
 }
 
-static void on_refused(struct snib__examination *e, size_t index, const char *text)
+static void on_refused(const struct snib__redis *r, struct snib__examination *e, size_t index,
+                       const char *text)
 {
     struct snib__error error = snib__error_read(text);
     if (error.kind == SNIB__ERROR_LATER) {
@@ -150,6 +151,8 @@ static void on_refused(struct snib__examination *e, size_t index, const char *te
         if (!e->broken[0]) {
             snprintf(e->broken, sizeof e->broken, "%.150s", text);
         }
+    } else if (r->settings.quarantine.off && strcmp(probes[index].words[0], "CONFIG") == 0) {
+        /* what it would tell is of no use then */
     } else if (probes[index].optional) {
         append(e->missing, sizeof e->missing, probes[index].words[0]);
     } else {
@@ -215,7 +218,7 @@ void snib__examine_reply(struct snib__redis *r, struct snib__redis_call *call,
         return;
     }
     if (reply->type == REDIS_REPLY_ERROR) {
-        on_refused(e, index, reply->text);
+        on_refused(r, e, index, reply->text);
     } else if (index >= PROBES) {
         on_step(r, e, (enum step)(index - PROBES), reply);
     } else if (strcmp(probes[index].words[0], "CONFIG") == 0) {

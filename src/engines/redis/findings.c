@@ -41,11 +41,32 @@ static void tell(const struct report *p, int verdict, const char *about, const c
 static const char *remedy_of_denial(const struct report *p)
 {
     if (strstr(p->e->why, "DB index") || strstr(p->e->why, "SELECT")) {
-        return "correct db= in the URL";
+        return strstr(p->e->why, "NOPERM") ? "the line that `snib doctor --acl URL` prints"
+                                           : "correct db= in the URL";
     }
     return p->r->settings.credentials.password[0]
                ? "correct USER:PASSWORD@ in the URL, or the file of passfile="
-               : "redis://:PASSWORD@HOST in snib.conf (chmod 600), or passfile=FILE in the URL";
+               : ":PASSWORD@ before the host, in snib.conf (chmod 600), or passfile=FILE in the "
+                 "URL";
+}
+
+/* What is known of TLS says more than the way in which the connection was lost. */
+static const char *remedy_of_loss(const struct report *p, const char *else_this)
+{
+    static const char *const known[][2] = {
+        {"expired", "a new certificate for the server"},
+        {"client certificate", "cert=FILE, with its key or key=FILE"},
+        {"cert=", "cert=FILE, with its key or key=FILE"},
+        {"certificate", "ca=FILE with its authority, or the name it is for"},
+        {"rediss:", "rediss: instead of redis:, or the port without TLS"},
+        {"TLS", "redis: instead of rediss:, or the port with TLS"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strstr(p->e->why, known[i][0])) {
+            return known[i][1];
+        }
+    }
+    return else_this;
 }
 
 /* Lost: what comes after the address was not found out. */
@@ -59,17 +80,17 @@ static void tell_loss(const struct report *p)
         tell(p, SNIB_BAD, "password", remedy_of_denial(p), "%s", e->why);
         break;
     case SNIB__LOSS_ALIEN:
-        tell(p, SNIB_BAD, "address", "correct host and port in the URL", "%s: %s", where, e->why);
+        tell(p, SNIB_BAD, "address", remedy_of_loss(p, "correct host and port in the URL"),
+             "%s: %s", where, e->why);
         break;
     case SNIB__LOSS_UNREACHED:
         tell(p, SNIB_BAD, "address",
-             strstr(e->why, "certificate")
-                 ? "ca=FILE with its authority, or the name it is for"
-                 : "start the server, or correct host and port in the URL",
-             "%s: %s", where, e->why);
+             remedy_of_loss(p, "start the server, or correct host and port in the URL"), "%s: %s",
+             where, e->why);
         break;
     default:
-        tell(p, SNIB_BAD, "address", "look at the server's log, and at what is between here and it",
+        tell(p, SNIB_BAD, "address",
+             remedy_of_loss(p, "look at the server's log, and at what is between here and it"),
              "%s is there, but: %s", where, e->why);
         break;
     }

@@ -143,8 +143,9 @@ void snib__greeting_reply(struct snib__greeting *g, struct snib__connection *c,
 {
     if (wants_password(reply)) {
         g->error = snib__error_read(reply->text);
-        snib__connection_end(c, SNIB__LOSS_DENIED, 0,
-                             "the server wants a password: redis://:PASSWORD@HOST, or passfile=");
+        snib__connection_end(
+            c, SNIB__LOSS_DENIED, 0,
+            "the server wants a password: :PASSWORD@ before the host, or passfile=");
         return;
     }
     switch ((enum kind)call->kind) {
