@@ -101,7 +101,7 @@ static bool read_only_holder(struct record *r, const struct hash *hash, struct s
     int64_t span = (int64_t)snib__packed_number(&state, 4);
     r->waits = false;
     r->mode = 'x';
-    r->order = last - span + 1;
+    r->order = span > 0 ? last - (span - 1) : 0;
     r->expiry_ms = read_time(&state);
     r->since_ms = r->order / 1000; /* tokens are times, or soon after */
     r->info = value_of(hash, "i", 1).at;
