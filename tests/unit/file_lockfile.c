@@ -93,6 +93,30 @@ TEST(waiters_move_to_the_file_the_name_leads_to_now)
     snib_close(client);
 }
 
+/* A name that leads elsewhere is noticed by whoever is called, however short ago it looked. */
+TEST(who_is_called_does_not_take_a_file_that_was_renamed_away)
+{
+    snib *client = client_here();
+    char away[700];
+    snprintf(away, sizeof away, "%s.away", lock_path("x"));
+    for (int i = 0; i < 5; i++) {
+        struct helper *h = holder("x", SNIB_EXCLUSIVE);
+        struct helper *w = waiter(client, "x", SNIB_EXCLUSIVE);
+        CHECK(rename(lock_path("x"), away) == 0);
+        snib *other = client_here();
+        snib_lease *lease = take(other, "x"); /* in the file of that name */
+        check_flag_set(&h->let_go);
+        check_join(h->pid, PATIENCE_MS);
+        check_sleep_ms(50);
+        CHECK(!check_flag_is_set(&w->held));
+        snib_release(&lease, NULL);
+        check_flag_wait(&w->held, PATIENCE_MS);
+        let_go(w);
+        snib_close(other);
+    }
+    snib_close(client);
+}
+
 TEST(shared_holders_and_waiters_survive_the_removal_too)
 {
     snib *client = client_here();

@@ -203,6 +203,7 @@ static bool come(struct lock *lock)
     snib__file_claim_conclude(c, SNIB__HELD, NULL);
     snib__file_lock_watch(lock, NULL, 0);
     lock->missed = lock->bereaved = false;
+    lock->gate_misses = 0; /* how long it was closed for us is over */
     return true;
 }
 

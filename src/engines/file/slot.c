@@ -178,26 +178,35 @@ static bool is_first(const struct file_claim *c, const struct front *page)
     return true;
 }
 
+/* The first page as it is now; NULL: it cannot be seen. */
+static const struct front *look_at_page(const struct lock *lock)
+{
+    struct file_session *fs = lock->session;
+    if (lock->file.map) {
+        return lock->file.map;
+    }
+    if (!snib__file_record_make_room(fs, PAGE_RECORDS + 1) ||
+        snib__file_lockfile_read_page(&lock->file, true, fs->records) < FILE_BYTES) {
+        return NULL;
+    }
+    return (const struct front *)(const void *)fs->records;
+}
+
+/* It looks before it locks as well: who locked the slot must ring the next one when it backs out,
+ * and two that are not the first would ring each other until the first one comes. */
 enum taken snib__file_slot_take_called(struct file_claim *c)
 {
     struct lock *lock = c->lock;
-    struct file_session *fs = lock->session;
     struct failure ignored; /* inside the gate the same happens again, and is said */
-    const struct front *page = lock->file.map;
-    if (lock->exclusive || lock->shared || lock_slot(c, F_WRLCK, &ignored) != TAKEN) {
+    const struct front *page = lock->exclusive || lock->shared ? NULL : look_at_page(lock);
+    if (!page || !is_first(c, page) || lock_slot(c, F_WRLCK, &ignored) != TAKEN) {
         return NOT_FREE;
     }
-    if (snib__file_lockfile_check(&lock->file, file_tick(), &ignored) != PRESENT) {
+    if (snib__file_lockfile_check_fully(&lock->file, &ignored) != PRESENT) {
         return back_out(lock, NOT_FREE);
     }
-    if (!page) {
-        page = (const struct front *)(const void *)fs->records;
-        if (!snib__file_record_make_room(fs, PAGE_RECORDS + 1) ||
-            snib__file_lockfile_read_page(&lock->file, true, fs->records) < FILE_BYTES) {
-            return back_out(lock, NOT_FREE);
-        }
-    }
-    if (!is_first(c, page) || write_holder(c, page->holder.token, &ignored) != TAKEN) {
+    page = look_at_page(lock);
+    if (!page || !is_first(c, page) || write_holder(c, page->holder.token, &ignored) != TAKEN) {
         return back_out(lock, NOT_FREE);
     }
     return TAKEN;
@@ -208,7 +217,7 @@ enum taken snib__file_slot_take_called(struct file_claim *c)
  * that holds the slot meanwhile. */
 static enum taken settle(struct lock *lock, struct front *front, bool gated, struct failure *why)
 {
-    enum presence presence = snib__file_lockfile_check(&lock->file, file_tick(), why);
+    enum presence presence = snib__file_lockfile_check_fully(&lock->file, why);
     if (presence == REPLACED) {
         return TAKE_REPLACED;
     }
