@@ -104,6 +104,7 @@ static void prepare(struct server *server, int heap_mb, const char *more)
                     "mkdir -p data && printf '%s%s\\n' >zoo.cfg && "
                     "{ [ -z \"$MYID\" ] || echo $MYID >data/myid; } && "
                     "exec java -Xmx%dm -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+                    "-Dzookeeper.fastleader.maxNotificationInterval=2000 "
                     "-Dzookeeper.forceSync=no -Dlogback.configurationFile=none -cp " JAR ":" NETTY
                     " org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg",
                     text, more, heap_mb);
