@@ -56,6 +56,17 @@ TEST_LIMIT(tls_before_a_server_without_will_do, 60)
     take_turns(secure_url(peer.port, "authority.pem"));
 }
 
+TEST_LIMIT(whatever_certificate_is_accepted_if_asked_for, 60)
+{
+    static struct server server, peer;
+    char forward[32], url[128];
+    server_zookeeper(&server, NULL);
+    snprintf(forward, sizeof forward, "forward=%d", server.port);
+    tls_serve(&peer, "unknown.pem", (const char *const[]){forward, NULL});
+    snprintf(url, sizeof url, "zookeepers://127.0.0.1:%d/snib?tls=insecure", peer.port);
+    take_turns(url);
+}
+
 TEST(a_server_that_cannot_be_trusted_is_refused_in_words)
 {
     static struct server server, peer;

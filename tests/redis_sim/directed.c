@@ -350,6 +350,16 @@ DIRECTED(a_waiter_that_is_dead_before_the_release_is_skipped_at_once)
     finish();
 }
 
+static void lose_messages_of(int number)
+{
+    for (int i = 0; i < world.wire_count; i++) {
+        struct wire *w = world.wires[i];
+        if (w->machine == number && w->peer && w->peer->channel_count > 0) {
+            w->hole_down = true;
+        }
+    }
+}
+
 DIRECTED(a_lost_message_costs_a_recheck_and_not_the_ttl)
 {
     struct config c = plain(2, 30000);
@@ -357,12 +367,7 @@ DIRECTED(a_lost_message_costs_a_recheck_and_not_the_ttl)
     struct ask *first = get_x(0);
     struct ask *second = ask_x(1);
     world_for(100);
-    for (int i = 0; i < world.wire_count; i++) {
-        struct wire *w = world.wires[i];
-        if (w->machine == 1 && w->peer && w->peer->channel_count > 0) {
-            w->hole_down = true;
-        }
-    }
+    lose_messages_of(1);
     give_back(first);
     world_for(1400);
     SIM_CHECK(second->lease, "a lost message is not made up for");
@@ -380,12 +385,7 @@ DIRECTED(a_lost_message_does_not_cost_the_turn)
     world_for(100);
     struct ask *third = ask_x(2);
     world_for(100);
-    for (int i = 0; i < world.wire_count; i++) {
-        struct wire *w = world.wires[i];
-        if (w->machine == 1 && w->peer && w->peer->channel_count > 0) {
-            w->hole_down = true;
-        }
-    }
+    lose_messages_of(1);
     give_back(first);
     world_for(1400);
     SIM_CHECK(second->lease && !third->lease, "the turn has gone with the message");

@@ -4,48 +4,12 @@
  */
 #include "engines/redis/settings.h"
 
+#include "base/passfile.h"
 #include "net/tls.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define PASSWORD_MAX 1024
-
-/* The first line of the file. It must be ours, and nobody else's to read. */
-static int read_passfile(struct snib__redis *r, const char *path, snib_error *err)
-{
-    struct stat about;
-    char line[PASSWORD_MAX + 1];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &about) < 0) {
-        int sys = errno;
-        if (fd >= 0) {
-            close(fd);
-        }
-        return snib__fail(err, SNIB_EDENIED, sys, "redis: passfile %s: %s", path, strerror(sys));
-    }
-    if (!S_ISREG(about.st_mode) || about.st_mode & 077 ||
-        (about.st_uid != geteuid() && about.st_uid != 0)) {
-        close(fd);
-        return snib__fail(err, SNIB_EUNSAFE, 0,
-                          "redis: passfile %s must be a file of yours with mode 0600", path);
-    }
-    ssize_t n = read(fd, line, PASSWORD_MAX);
-    close(fd);
-    line[n > 0 ? n : 0] = '\0';
-    line[strcspn(line, "\r\n")] = '\0';
-    r->password = line[0] ? strdup(line) : NULL;
-    explicit_bzero(line, sizeof line);
-    if (!r->password) {
-        return snib__fail(err, SNIB_EINVAL, 0, "redis: passfile %s has no password", path);
-    }
-    return SNIB_OK;
-}
 
 static int read_password(struct snib__redis *r, snib_error *err)
 {
@@ -56,7 +20,7 @@ static int read_password(struct snib__redis *r, snib_error *err)
         return snib__fail(err, SNIB_EINVAL, 0, "redis: a password in the URL and passfile=");
     }
     if (path) {
-        return read_passfile(r, path, err);
+        return snib__passfile_read(&r->password, path, "redis", err);
     }
     r->password = strdup(has ? given : "");
     return r->password ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, "out of memory");

@@ -7,17 +7,13 @@
  */
 #include "engines/zookeeper/settings.h"
 
+#include "base/passfile.h"
 #include "net/tls.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#define PASSWORD_MAX 1024
 #define ALL_RIGHTS 31
 
 const struct snib__param snib__zk_params[] = {
@@ -32,46 +28,18 @@ const struct snib__param snib__zk_params[] = {
     [SNIB__ZK_CA] = {"ca", SNIB__TEXT, NULL, 1, 1000, NULL, "authorities to trust"},
     [SNIB__ZK_CERT] = {"cert", SNIB__TEXT, NULL, 1, 1000, NULL, "our certificate"},
     [SNIB__ZK_KEY] = {"key", SNIB__TEXT, NULL, 1, 1000, NULL, "its key"},
-    [SNIB__ZK_INSECURE] = {"insecure", SNIB__FLAG, "no", 0, 1, NULL,
-                           "accept any certificate of the servers"},
+    [SNIB__ZK_TLS] = {"tls", SNIB__CHOICE, "verify", 0, 0, "verify|insecure",
+                      "insecure: accept any certificate of the servers"},
     [SNIB__ZK_PARAMS] = {.name = NULL},
 };
 
 /* ---- Credentials -------------------------------------------------------------------------- */
 
-/* The first line of the file. It must be ours, and nobody else's to read. */
-static int read_passfile(char line[PASSWORD_MAX + 1], const char *path, snib_error *err)
-{
-    struct stat about;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &about) < 0) {
-        int sys = errno;
-        if (fd >= 0) {
-            close(fd);
-        }
-        return snib__fail(err, SNIB_EDENIED, sys, "zookeeper: passfile %s: %s", path,
-                          strerror(sys));
-    }
-    bool private = S_ISREG(about.st_mode) && !(about.st_mode & 077) &&
-                   (about.st_uid == geteuid() || about.st_uid == 0);
-    ssize_t n = private ? read(fd, line, PASSWORD_MAX) : 0;
-    close(fd);
-    if (!private) {
-        return snib__fail(err, SNIB_EUNSAFE, 0,
-                          "zookeeper: passfile %s must be a file of yours with mode 0600", path);
-    }
-    line[n > 0 ? n : 0] = '\0';
-    line[strcspn(line, "\r\n")] = '\0';
-    return line[0]
-               ? SNIB_OK
-               : snib__fail(err, SNIB_EINVAL, 0, "zookeeper: passfile %s has no password", path);
-}
-
 static int read_credentials(struct snib__zk *z, snib_error *err)
 {
     const struct snib__url *url = z->session->url;
     const char *passfile = z->session->values[SNIB__ZK_PASSFILE].text;
-    char password[PASSWORD_MAX + 1] = "";
+    char *password = NULL;
     int rc = SNIB_OK;
     if (!url->user[0] && !url->password[0] && !passfile) {
         return SNIB_OK;
@@ -80,7 +48,7 @@ static int read_credentials(struct snib__zk *z, snib_error *err)
         return snib__fail(err, SNIB_EINVAL, 0, "zookeeper: USER:PASSWORD@, or USER@ and passfile=");
     }
     if (passfile) {
-        rc = read_passfile(password, passfile, err);
+        rc = snib__passfile_read(&password, passfile, "zookeeper", err);
     }
     if (rc == SNIB_OK && !passfile && !url->password[0]) {
         rc = snib__fail(err, SNIB_EINVAL, 0, "zookeeper: a user without a password");
@@ -90,7 +58,10 @@ static int read_credentials(struct snib__zk *z, snib_error *err)
         z->at.credentials = NULL;
         rc = snib__fail(err, SNIB_ENOMEM, 0, "out of memory");
     }
-    explicit_bzero(password, sizeof password);
+    if (password) {
+        explicit_bzero(password, strlen(password));
+        free(password);
+    }
     return rc;
 }
 
@@ -130,12 +101,12 @@ static int read_tls(struct snib__zk *z, snib_error *err)
         .ca = values[SNIB__ZK_CA].text,
         .cert = values[SNIB__ZK_CERT].text,
         .key = values[SNIB__ZK_KEY].text,
-        .insecure = values[SNIB__ZK_INSECURE].number != 0,
+        .insecure = values[SNIB__ZK_TLS].number != 0,
     };
     if (strcmp(z->session->url->scheme, "zookeepers") != 0) {
         bool given = options.ca || options.cert || options.key || options.insecure;
         return given ? snib__fail(err, SNIB_EINVAL, 0,
-                                  "zookeeper: ca=, cert=, key= and insecure= are for zookeepers:")
+                                  "zookeeper: ca=, cert=, key= and tls= are for zookeepers:")
                      : SNIB_OK;
     }
     int rc = snib__tls_open(&z->tls, &options, err);

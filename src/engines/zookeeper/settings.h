@@ -13,7 +13,7 @@ enum {
     SNIB__ZK_CA,
     SNIB__ZK_CERT,
     SNIB__ZK_KEY,
-    SNIB__ZK_INSECURE,
+    SNIB__ZK_TLS,
     SNIB__ZK_PARAMS
 };
 
