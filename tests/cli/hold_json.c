@@ -291,7 +291,7 @@ static struct fake_state *fake(int ttl_ms)
 
 TEST(a_lost_lock_is_told_and_the_others_stay)
 {
-    struct fake_state *engine = fake(2000);
+    struct fake_state *engine = fake(6000);
     struct actor hold;
     start(&hold, "--json");
     command(&hold, "acquire\tx");
@@ -321,7 +321,7 @@ TEST(a_lost_lock_is_told_and_the_others_stay)
 
 TEST(doubt_that_passes_is_told_too)
 {
-    struct fake_state *engine = fake(3000);
+    struct fake_state *engine = fake(6000);
     struct actor hold;
     start(&hold, "--json", "x");
     (void)event(&hold, "held", "x");

@@ -239,7 +239,7 @@ TEST(a_release_waits_for_a_callback_that_has_others_inside)
     nested.client = client_here();
     CHECK_OK(snib_events(nested.client, &fd, &error), error.message);
     snib_options options = SNIB_OPTIONS;
-    options.max_hold_ms = brief_ms();
+    options.max_hold_ms = brief_hold_ms();
     options.on_event = dispatch_within;
     options.arg = &nested;
     snib_lease *one = take(nested.client, "one", &options);

@@ -31,9 +31,10 @@ const char *place(void);
 /* The same place with more parameters: place_with("ttl=1s"). Lives as long as the process. */
 const char *place_with(const char *parameters);
 
-/* A lease so short that a case can see it end; on leased engines. */
-enum { SHORT_TTL_MS = 1000 };
-#define SHORT_TTL "ttl=1s"
+/* A lease so short that a case can see it end, and long enough to live through a second in which
+ * the machine does nothing; on leased engines. */
+enum { SHORT_TTL_MS = 2000 };
+#define SHORT_TTL "ttl=2s"
 
 /* How long a lock may stay taken after its holder was killed, on this engine. */
 int64_t orphan_bound_ms(int64_t ttl_ms);
@@ -60,6 +61,9 @@ enum { PATIENCE_MS = 15000 };
 
 /* A wait that is over soon; where a server answers, not before a busy one has said anything. */
 int64_t brief_ms(void);
+
+/* A hold that ends soon, but not before a machine that did nothing for a moment has seen it. */
+int64_t brief_hold_ms(void);
 
 snib *client_at(const char *url);
 snib *client_here(void); /* at place() */

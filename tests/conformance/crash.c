@@ -85,7 +85,7 @@ TEST(a_killed_holder_is_not_shown)
     struct sights sights;
     prepare_mortal(dead, "report", "dead", SNIB_EXCLUSIVE);
     actor_spawn(dead);
-    snib *client = client_at(mortal_place());
+    snib *client = client_here();
     actor_go_and_hold(dead);
     look(client, "report", &sights);
     CHECK_UINT(sights.count, ==, 1);
@@ -101,13 +101,13 @@ TEST_WHEN(a_killed_waiter_is_not_in_the_way, with_fairness)
 {
     struct actor *actors = actors_new(3);
     struct sights sights;
-    prepare_mortal(&actors[0], "report", "holder", SNIB_EXCLUSIVE);
+    actor_prepare(&actors[0], "report", "holder");
     prepare_mortal(&actors[1], "report", "dead", SNIB_EXCLUSIVE);
-    prepare_mortal(&actors[2], "report", "next", SNIB_EXCLUSIVE);
+    actor_prepare(&actors[2], "report", "next");
     for (int i = 0; i < 3; i++) {
         actor_spawn(&actors[i]);
     }
-    snib *client = client_at(mortal_place());
+    snib *client = client_here();
     actor_go_and_hold(&actors[0]);
     actor_go(&actors[1]);
     await_waiters(client, "report", 1);
@@ -132,7 +132,7 @@ TEST_WHEN(the_last_waiter_killed_leaves_nothing, with_fairness)
     struct actor *waiter = actors_new(1);
     prepare_mortal(waiter, "report", "dead", SNIB_EXCLUSIVE);
     actor_spawn(waiter);
-    snib *client = client_at(mortal_place());
+    snib *client = client_here();
     snib_lease *lease = take(client, "report", NULL);
     actor_go(waiter);
     await_waiters(client, "report", 1);
@@ -164,7 +164,7 @@ TEST(all_of_a_crowd_killed_leaves_a_free_lock)
         uint64_t token = atomic_load(&actors[i].token);
         last = token > last ? token : last;
     }
-    snib *client = client_at(mortal_place());
+    snib *client = client_here();
     snib_lease *lease = take(client, "report", NULL);
     CHECK_UINT(snib_token(lease), >, last);
     give(&lease);

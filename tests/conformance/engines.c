@@ -288,6 +288,11 @@ int64_t brief_ms(void)
     return with_leases() ? check_ms(1000) : 50;
 }
 
+int64_t brief_hold_ms(void)
+{
+    return check_ms(1000);
+}
+
 bool with_break(void)
 {
     return has(SNIB_TRAIT_BREAKS);

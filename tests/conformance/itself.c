@@ -71,7 +71,7 @@ TEST(a_lock_that_this_process_has_lost_is_not_said_to_be_held_by_it)
     snib *client = client_here();
     snib_options at_once = trying(SNIB_EXCLUSIVE);
     snib_options passing = trying(SNIB_EXCLUSIVE);
-    passing.max_hold_ms = brief_ms();
+    passing.max_hold_ms = brief_hold_ms();
     passing.on_event = diary_note;
     passing.arg = &diary;
     snib_lease *lost = take(client, "report", &passing);

@@ -226,7 +226,7 @@ TEST(an_event_may_close_the_client)
     static struct closing closing;
     closing.client = client_here();
     snib_options options = SNIB_OPTIONS;
-    options.max_hold_ms = brief_ms();
+    options.max_hold_ms = brief_hold_ms();
     options.on_event = close_in_event;
     options.arg = &closing;
     snib_lease *lease = take(closing.client, "report", &options);

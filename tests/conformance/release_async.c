@@ -96,7 +96,7 @@ TEST(an_asynchronous_release_tells_of_a_loss)
     static struct diary diary;
     snib *client = client_here();
     snib_options options = trying(SNIB_EXCLUSIVE);
-    options.max_hold_ms = brief_ms();
+    options.max_hold_ms = brief_hold_ms();
     options.on_event = diary_note;
     options.arg = &diary;
     snib_lease *lease = take(client, "report", &options);
@@ -249,7 +249,7 @@ TEST(an_event_may_release_its_own_lease_without_waiting)
     static struct listener listener;
     snib *client = client_here();
     snib_options options = trying(SNIB_EXCLUSIVE);
-    options.max_hold_ms = brief_ms();
+    options.max_hold_ms = brief_hold_ms();
     options.on_event = release_lost;
     options.arg = &listener;
     listener.word = new_word(client);

@@ -183,7 +183,7 @@ TEST(a_lost_lease_is_not_renewed)
     static struct diary diary;
     snib *client = client_here();
     snib_options options = by_hand(&diary);
-    options.max_hold_ms = brief_ms();
+    options.max_hold_ms = brief_hold_ms();
     snib_lease *lease = take(client, "report", &options);
     check_flag_wait(&diary.seen[SNIB_LOST], PATIENCE_MS);
     CHECK_INT(not_renewed(lease, 0), ==, SNIB_ELOST);

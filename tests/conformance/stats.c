@@ -109,7 +109,7 @@ TEST(losses_are_counted)
     static struct diary diary;
     snib *client = client_here();
     snib_options options = trying(SNIB_EXCLUSIVE);
-    options.max_hold_ms = brief_ms();
+    options.max_hold_ms = brief_hold_ms();
     options.on_event = diary_note;
     options.arg = &diary;
     snib_lease *lease = take(client, "report", &options);

@@ -63,7 +63,10 @@ static void pulse(struct stage_diary *diary, int64_t for_ns)
     for (;;) {
         struct timespec rest = {.tv_nsec = PULSE_NS};
         int64_t now = check_now_ns();
-        atomic_store(&p->last_ns, now);
+        int64_t gap = now - atomic_exchange(&p->last_ns, now);
+        if (atomic_load(&p->term_ns) && gap > atomic_load(&p->gap_ns)) {
+            atomic_store(&p->gap_ns, gap);
+        }
         if (for_ns && now - p->began_ns > for_ns) {
             return;
         }

@@ -70,6 +70,7 @@ struct stage_pulse {
     int64_t began_ns;
     _Atomic int64_t last_ns; /* when it last knew that it lives */
     _Atomic int64_t term_ns; /* when it was first told to end; 0: it was not */
+    _Atomic int64_t gap_ns;  /* since then: the longest in which it did not run */
 };
 
 enum { STAGE_PULSES = 4096 };

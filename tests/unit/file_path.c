@@ -106,8 +106,9 @@ TEST(a_wait_for_flock_ends_when_its_holder_does)
     need_flock();
     job();
     snib *client = client_here();
-    for (int i = 0; i < 2; i++) {
-        pid_t pid = flock_holds(i ? "-s" : "-x");
+    int late = 0;
+    for (int i = 0; i < 4; i++) {
+        pid_t pid = flock_holds(i % 2 ? "-s" : "-x");
         struct helper *w = helper_make(path, waiting(SNIB_EXCLUSIVE, PATIENCE_MS));
         helper_start(w);
         check_flag_wait(&w->ready, PATIENCE_MS);
@@ -119,9 +120,10 @@ TEST(a_wait_for_flock_ends_when_its_holder_does)
         check_kill(pid);
         check_flag_wait(&w->held, PATIENCE_MS);
         CHECK_INT(w->code, ==, 0);
-        CHECK_INT(elapsed_ms(start), <, check_ms(400));
+        late += elapsed_ms(start) >= check_ms(400);
         let_go(w);
     }
+    CHECK_INT(late, <=, 1); /* the machine may do nothing for a moment */
     snib_close(client);
 }
 
