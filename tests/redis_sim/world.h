@@ -184,6 +184,7 @@ struct world {
     uint64_t top_token[NAMES];
     const void *top_holder[NAMES];
     int64_t idle_ns[NAMES]; /* since when it is free and wanted; 0: it is not */
+    bool ran_out[NAMES];    /* and that, because the lease of a holder ended by itself */
     int seizing[NAMES];     /* somebody takes it away, or may still */
     int64_t calm_ns;
     int64_t set_back_ms; /* the server's clock, in all */
