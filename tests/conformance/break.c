@@ -255,10 +255,10 @@ TEST_WHEN(a_holder_that_does_not_go_keeps_it_until_its_lease_is_over, with_lease
 {
     struct actor *holder = actors_new(1);
     actor_prepare(holder, "report", "stubborn");
-    holder->url = place_with("ttl=4s");
+    holder->url = place_with("ttl=6s");
     actor_spawn(holder);
     actor_go_and_hold(holder);
-    snib *client = client_at(place_with("timeout=300ms"));
+    snib *client = client_at(place_with("timeout=1s"));
     snib_error error = {0};
     CHECK_INT(snib_break(client, "report", atomic_load(&holder->token), &error), ==, SNIB_EBUSY);
     must_be_held(client, "report");

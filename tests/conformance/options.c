@@ -137,7 +137,7 @@ TEST(options_at_their_limits_are_taken)
     memset(label, 'x', 60);
     label[60] = '\0';
     options.label = label;
-    options.max_hold_ms = 1000;
+    options.max_hold_ms = check_ms(PATIENCE_MS);
     options.flags = SNIB_ASYNC_RELEASE | SNIB_NO_RENEW;
     snib_lease *lease = take(client, "report", &options);
     struct sights sights;
