@@ -76,7 +76,7 @@ TEST(at_the_end_of_a_lease_a_job_under_timeout_is_dead_in_time)
 {
     char path[256];
     struct actor run;
-    struct fake_state *engine = stage_fake("ttl=6s&timeout=200ms");
+    struct fake_state *engine = stage_fake_lease(6000);
     struct stage_diary *diary = stage_diary(path, "diary");
     stage_snib(&run, "run", "x", "--", "sh", "-c", script("timeout 60 %s tree; true", path));
     (void)stage_await_pulse(&run, diary, 1, PATIENCE_MS);
@@ -154,7 +154,7 @@ TEST(a_session_of_its_own_is_stopped_when_the_lock_is_lost)
 {
     char path[256];
     struct actor run;
-    struct fake_state *engine = stage_fake("ttl=6s&timeout=200ms");
+    struct fake_state *engine = stage_fake_lease(6000);
     struct stage_diary *diary = stage_diary(path, "diary");
     stage_snib(&run, "run", "x", "--", "sh", "-c", script("setsid %s deaf & wait", path));
     struct stage_pulse *job = stage_await_pulse(&run, diary, 0, PATIENCE_MS);

@@ -280,18 +280,9 @@ TEST(two_spellings_of_a_path_are_one_lock)
 
 /* ---- Losses ----------------------------------------------------------------------------- */
 
-/* Times of the tests grow with SNIB_TEST_SLOW, and so must the lease. */
-static struct fake_state *fake(int ttl_ms)
-{
-    char parameters[100];
-    snprintf(parameters, sizeof parameters, "ttl=%dms&max-lease=5m&timeout=200ms",
-             check_ms(ttl_ms));
-    return stage_fake(parameters);
-}
-
 TEST(a_lost_lock_is_told_and_the_others_stay)
 {
-    struct fake_state *engine = fake(6000);
+    struct fake_state *engine = stage_fake_lease(6000);
     struct actor hold;
     start(&hold, "--json");
     command(&hold, "acquire\tx");
@@ -321,7 +312,7 @@ TEST(a_lost_lock_is_told_and_the_others_stay)
 
 TEST(doubt_that_passes_is_told_too)
 {
-    struct fake_state *engine = fake(6000);
+    struct fake_state *engine = stage_fake_lease(6000);
     struct actor hold;
     start(&hold, "--json", "x");
     (void)event(&hold, "held", "x");
@@ -350,7 +341,7 @@ TEST(a_lock_that_was_broken_is_free_when_its_holder_releases_it)
 
 TEST(an_engine_that_refuses_is_an_error_and_not_the_end)
 {
-    struct fake_state *engine = fake(2000);
+    struct fake_state *engine = stage_fake_lease(2000);
     struct actor hold;
     atomic_store(&engine->refuse, -7);
     start(&hold, "--json", "x");

@@ -281,7 +281,7 @@ TEST(stopped_snib_without_a_lease_keeps_job_and_lock)
 
 TEST(a_job_that_ended_in_time_keeps_its_status_although_snib_was_stopped)
 {
-    struct fake_state *engine = stage_fake("ttl=3s&timeout=200ms");
+    struct fake_state *engine = stage_fake_lease(3000);
     struct actor snib;
     stage_snib(&snib, "run", "x", "--", "sh", "-c", "echo in; read a; exit 6");
     CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");
@@ -293,14 +293,14 @@ TEST(a_job_that_ended_in_time_keeps_its_status_although_snib_was_stopped)
     pid_t supervisor = stage_supervisor(&snib, PATIENCE_MS);
     check_stop(supervisor);
     CHECK(write(snib.in, "\n", 1) == 1);
-    check_sleep_ms(4000); /* past the lease */
+    check_sleep_ms(check_ms(4000)); /* past the lease */
     check_cont(supervisor);
     CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 6);
 }
 
 TEST(stopping_what_the_user_started_stops_neither_renewals_nor_job)
 {
-    struct fake_state *engine = stage_fake("ttl=3s&timeout=200ms");
+    struct fake_state *engine = stage_fake_lease(3000);
     struct actor snib;
     stage_snib(&snib, "run", "x", "--", "sh", "-c", "echo in; read a; exit 6");
     CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");

@@ -24,15 +24,6 @@ static void check_one_line(const char *text, const char *holds)
     }
 }
 
-/* Times of the tests grow with SNIB_TEST_SLOW, and so must the lease. */
-static struct fake_state *fake(int ttl_ms)
-{
-    char parameters[100];
-    snprintf(parameters, sizeof parameters, "ttl=%dms&max-lease=5m&timeout=200ms",
-             check_ms(ttl_ms));
-    return stage_fake(parameters);
-}
-
 static struct stage_pulse *start(struct actor *run, const char *const options[], const char *word)
 {
     static char path[256];
@@ -61,7 +52,7 @@ TEST_LIMIT(term_and_kill_come_at_their_instants_and_a_deaf_job_is_dead_before_th
 
 TEST(a_job_that_heeds_term_is_gone_by_then_and_that_is_79)
 {
-    struct fake_state *engine = fake(6000);
+    struct fake_state *engine = stage_fake_lease(6000);
     struct actor run;
     struct stage_pulse *job = start(&run, NULL, "");
     atomic_store(&engine->mute_renewals, 1);
@@ -73,7 +64,7 @@ TEST(a_job_that_heeds_term_is_gone_by_then_and_that_is_79)
 
 TEST(an_engine_that_comes_back_in_time_does_no_harm)
 {
-    struct fake_state *engine = fake(3000);
+    struct fake_state *engine = stage_fake_lease(6000);
     struct actor run;
     stage_snib(&run, "run", "x", "--", "sh", "-c", "echo in; read a; exit 3");
     CHECK_STR(stage_line(run.out, PATIENCE_MS), "in");
@@ -83,14 +74,14 @@ TEST(an_engine_that_comes_back_in_time_does_no_harm)
         check_sleep_ms(1);
     }
     atomic_store(&engine->mute_renewals, 0);
-    check_sleep_ms(check_ms(3500)); /* longer than a lease */
+    check_sleep_ms(check_ms(7000)); /* longer than a lease */
     CHECK(write(run.in, "\n", 1) == 1);
     CHECK_INT(stage_end(&run, PATIENCE_MS), ==, 3);
 }
 
 TEST(verbose_tells_of_doubt_and_of_what_is_coming)
 {
-    struct fake_state *engine = fake(12000);
+    struct fake_state *engine = stage_fake_lease(12000);
     struct actor run;
     (void)start(&run, (const char *const[]){"-v", NULL}, "deaf");
     atomic_store(&engine->mute_renewals, 1);
@@ -106,7 +97,7 @@ TEST(grace_moves_term_and_not_kill)
 {
     int ttl_ms = check_ms(6000);
     char grace[32];
-    struct fake_state *engine = fake(6000);
+    struct fake_state *engine = stage_fake_lease(6000);
     struct actor run;
     snprintf(grace, sizeof grace, "%dms", check_ms(1800));
     struct stage_pulse *job = start(&run, (const char *const[]){"--grace", grace, NULL}, "deaf");
@@ -122,7 +113,7 @@ TEST(grace_moves_term_and_not_kill)
 
 TEST(a_grace_that_leaves_no_time_to_renew_is_refused)
 {
-    (void)fake(3000);
+    (void)stage_fake_lease(3000);
     char most[32];
     snprintf(most, sizeof most, "%dms", check_ms(1000));
     const struct capture *said = capture("run", "--grace", most, "x", "--", "true");
@@ -139,7 +130,7 @@ TEST(a_grace_that_leaves_no_time_to_renew_is_refused)
 
 TEST(a_known_loss_stops_the_job_at_once)
 {
-    struct fake_state *engine = fake(6000);
+    struct fake_state *engine = stage_fake_lease(6000);
     struct actor run;
     struct stage_pulse *job = start(&run, NULL, "deaf");
     atomic_store(&engine->say_gone, 1);
@@ -155,7 +146,7 @@ TEST(a_known_loss_stops_the_job_at_once)
 
 TEST(a_broken_lock_stops_the_job_of_its_holder)
 {
-    struct fake_state *engine = fake(4500);
+    struct fake_state *engine = stage_fake_lease(4500);
     struct actor run;
     snib_error error;
     struct stage_pulse *job = start(&run, NULL, "");
@@ -196,7 +187,7 @@ static void sleep_past(const struct fake_lock *lock)
 
 TEST(on_lost_term_never_kills_and_a_job_that_outlives_its_lease_is_80)
 {
-    struct fake_state *engine = fake(2000);
+    struct fake_state *engine = stage_fake_lease(2000);
     struct actor run;
     struct stage_pulse *job = start(&run, (const char *const[]){"--on-lost", "term", NULL}, "deaf");
     atomic_store(&engine->mute_renewals, 1);
@@ -211,7 +202,7 @@ TEST(on_lost_term_never_kills_and_a_job_that_outlives_its_lease_is_80)
 
 TEST(on_lost_term_is_79_for_a_job_that_heeds_it)
 {
-    struct fake_state *engine = fake(6000);
+    struct fake_state *engine = stage_fake_lease(6000);
     struct actor run;
     (void)start(&run, (const char *const[]){"--on-lost=term", NULL}, "");
     atomic_store(&engine->mute_renewals, 1);
@@ -220,7 +211,7 @@ TEST(on_lost_term_is_79_for_a_job_that_heeds_it)
 
 TEST(on_lost_ignore_leaves_the_job_alone)
 {
-    struct fake_state *engine = fake(2000);
+    struct fake_state *engine = stage_fake_lease(2000);
     struct actor run;
     struct stage_pulse *job =
         start(&run, (const char *const[]){"--on-lost", "ignore", NULL}, "deaf");
@@ -235,7 +226,7 @@ TEST(on_lost_ignore_leaves_the_job_alone)
 
 TEST(on_lost_ignore_tells_of_a_loss_that_is_known)
 {
-    struct fake_state *engine = fake(3000);
+    struct fake_state *engine = stage_fake_lease(3000);
     struct actor run;
     struct stage_pulse *job =
         start(&run, (const char *const[]){"--on-lost", "ignore", NULL}, "deaf");
@@ -252,7 +243,7 @@ TEST(on_lost_ignore_tells_of_a_loss_that_is_known)
 
 TEST(a_loss_that_shows_only_at_the_end_is_80)
 {
-    struct fake_state *engine = fake(30000);
+    struct fake_state *engine = stage_fake_lease(30000);
     struct actor run;
     stage_snib(&run, "run", "x", "--", "sh", "-c", "echo in; read a");
     CHECK_STR(stage_line(run.out, PATIENCE_MS), "in");
@@ -264,7 +255,7 @@ TEST(a_loss_that_shows_only_at_the_end_is_80)
 
 TEST(a_release_that_is_not_answered_changes_no_status)
 {
-    struct fake_state *engine = fake(30000);
+    struct fake_state *engine = stage_fake_lease(30000);
     atomic_store(&engine->mute_releases, 1);
     const struct capture *said = capture("run", "x", "--", "sh", "-c", "exit 5");
     CHECK_INT(said->status, ==, 5);
@@ -288,7 +279,7 @@ TEST(a_lock_file_that_was_removed_meanwhile_is_80)
 
 TEST(a_job_starts_on_a_confirmed_lease)
 {
-    struct fake_state *engine = fake(30000);
+    struct fake_state *engine = stage_fake_lease(30000);
     struct actor run;
     atomic_store(&engine->hand_over_ms, check_ms(12000));
     struct stage_pulse *job = start(&run, NULL, "");
@@ -299,7 +290,7 @@ TEST(a_job_starts_on_a_confirmed_lease)
 
 TEST(a_lease_that_cannot_be_confirmed_starts_no_job)
 {
-    struct fake_state *engine = fake(1000);
+    struct fake_state *engine = stage_fake_lease(1000);
     atomic_store(&engine->mute_renewals, 1);
     const struct capture *said = capture("run", "x", "--", "echo", "ran");
     CHECK_INT(said->status, ==, 69);
@@ -309,7 +300,7 @@ TEST(a_lease_that_cannot_be_confirmed_starts_no_job)
 
 TEST(a_slow_engine_is_good_enough)
 {
-    struct fake_state *engine = fake(5000);
+    struct fake_state *engine = stage_fake_lease(5000);
     atomic_store(&engine->delay_ms, 150);
     const struct capture *said = capture("run", "x", "--", "sleep", "7");
     CHECK_INT(said->status, ==, 0);
@@ -318,7 +309,7 @@ TEST(a_slow_engine_is_good_enough)
 
 TEST(a_signal_during_a_slow_wait_leaves_nothing_behind)
 {
-    struct fake_state *engine = fake(30000);
+    struct fake_state *engine = stage_fake_lease(30000);
     struct actor run;
     atomic_store(&engine->mute_attempts, 1);
     stage_snib(&run, "run", "x", "--", "true");
@@ -333,7 +324,7 @@ TEST(a_signal_during_a_slow_wait_leaves_nothing_behind)
 
 TEST(a_minimum_hold_is_kept_on_a_lease_too)
 {
-    (void)fake(2000);
+    (void)stage_fake_lease(2000);
     int64_t began = check_now_ns();
     char least[32];
     snprintf(least, sizeof least, "%dms", check_ms(5000));
@@ -345,7 +336,7 @@ TEST(a_minimum_hold_is_kept_on_a_lease_too)
 
 TEST(a_maximum_hold_ends_before_a_lease_that_goes_on)
 {
-    struct fake_state *engine = fake(6000);
+    struct fake_state *engine = stage_fake_lease(6000);
     struct actor run;
     char most[32];
     snprintf(most, sizeof most, "%dms", check_ms(2000));

@@ -442,7 +442,7 @@ TEST(those_who_made_a_group_of_their_own_are_stopped_too)
 /* The pipe is filled by the command, all the time; nobody reads it. */
 TEST(a_full_stderr_does_not_block_the_supervisor)
 {
-    struct fake_state *engine = stage_fake("ttl=4s&timeout=200ms");
+    struct fake_state *engine = stage_fake_lease(4000);
     struct actor snib;
     stage_snib(&snib, "run", "-v", "x", "--", "sh", "-c", "echo in; yes >&2");
     CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");

@@ -107,8 +107,8 @@ static void check_exclusion(int name)
 
 /* ---- Those who wait --------------------------------------------------------------------- */
 
-/* How long a lock may be free while somebody waits who could have it. Nobody is told of a lease that
- * ran out: the next re-check finds it. */
+/* How long a lock may be free while somebody waits who could have it. Nobody is told of a lease
+ * that ran out: the next re-check finds it. */
 static int64_t idle_bound_ns(bool ran_out)
 {
     const struct config *c = &world.config;
@@ -146,8 +146,9 @@ static void check_idle(int name)
     }
     int64_t idle_ns = world.now_ns - world.idle_ns[name];
     world.worst_idle_ns = idle_ns > world.worst_idle_ns ? idle_ns : world.worst_idle_ns;
-    SIM_CHECK(idle_ns <= idle_bound_ns(world.ran_out[name]), "%s was free for %lld ms, and somebody waits",
-              name_text(name), (long long)(idle_ns / MS));
+    SIM_CHECK(idle_ns <= idle_bound_ns(world.ran_out[name]),
+              "%s was free for %lld ms, and somebody waits", name_text(name),
+              (long long)(idle_ns / MS));
 }
 
 /* ---- Keys ------------------------------------------------------------------------------- */

@@ -183,6 +183,14 @@ struct fake_state *stage_fake(const char *parameters)
     return engine;
 }
 
+struct fake_state *stage_fake_lease(int ttl_ms)
+{
+    char parameters[100];
+    snprintf(parameters, sizeof parameters, "ttl=%dms&max-lease=5m&timeout=200ms",
+             check_ms(ttl_ms));
+    return stage_fake(parameters);
+}
+
 struct fake_lock *stage_fake_lock(struct fake_state *engine, const char *name)
 {
     for (int i = 0; i < FAKE_LOCKS; i++) {

@@ -29,6 +29,9 @@ void stage_file(void);
 /* The fake engine, with these URL parameters, and a hand on its levers. */
 struct fake_state *stage_fake(const char *parameters);
 
+/* With leases of that length: times of the tests grow with SNIB_TEST_SLOW, and so do they. */
+struct fake_state *stage_fake_lease(int ttl_ms);
+
 /* The lock as the fake engine has it; the case fails if there is none. */
 struct fake_lock *stage_fake_lock(struct fake_state *engine, const char *name);
 
