@@ -29,6 +29,7 @@ static inline struct request request_of(const char id[ID_SIZE], const char *inbo
     to = snib__pack(to, 0, 4);    /* permits */
     to = snib__pack(to, 5000, 4); /* lease of the ticket */
     to = snib__pack(to, 2500, 4); /* hand-over lease */
+    to = snib__pack(to, 1, 4);    /* turn */
     to = snib__pack_bytes(to, inbox, strlen(inbox));
     to = snib__pack_bytes(to, info, sizeof info - 1);
     r.size = (size_t)(to - r.bytes);

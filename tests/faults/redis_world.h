@@ -140,6 +140,7 @@ MAY_BE_UNUSED static struct raw_request raw_request(int number, const char *inbo
     to = snib__pack(to, 0, 4);
     to = snib__pack(to, (uint64_t)lease_ms, 4);
     to = snib__pack(to, 2500, 4);
+    to = snib__pack(to, 1, 4);
     to = snib__pack_bytes(to, inbox, strlen(inbox));
     *to++ = 'a';
     r.size = (size_t)(to - r.bytes);
@@ -152,14 +153,14 @@ struct raw_message {
     size_t size;
 };
 
-MAY_BE_UNUSED static struct raw_message raw_grant(const char id[17], int64_t now_ms)
+MAY_BE_UNUSED static struct raw_message raw_grant(const char id[17], uint32_t turn)
 {
     struct raw_message m = {.bytes = {2}};
     char *to = snib__pack_bytes(m.bytes + 1, id, 17);
     to = snib__pack(to, 99, 8);
     to = snib__pack(to, 1, 4);
     to = snib__pack(to, 30000, 4);
-    to = snib__pack(to, (uint64_t)now_ms, 8);
+    to = snib__pack(to, turn, 4);
     to = snib__pack_bytes(to, "snib:{report}", 13);
     m.size = (size_t)(to - m.bytes);
     return m;

@@ -174,7 +174,7 @@ TEST(a_key_that_is_not_ours_has_no_name)
     CHECK_STR(name, "a{b}:c");
 }
 
-static struct made message(uint64_t token, uint64_t span, uint64_t left, uint64_t now,
+static struct made message(uint64_t token, uint64_t span, uint64_t left, uint64_t turn,
                            const char *key)
 {
     struct made m = begin(2);
@@ -182,7 +182,7 @@ static struct made message(uint64_t token, uint64_t span, uint64_t left, uint64_
     add(&m, token, 8);
     add(&m, span, 4);
     add(&m, left, 4);
-    add(&m, now, 8);
+    add(&m, turn, 4);
     add_text(&m, key);
     return m;
 }
@@ -200,7 +200,7 @@ TEST(a_message_is_a_grant_only_if_it_is_whole)
     CHECK(snib__native_grant(&grant, "snib", m.bytes, m.size));
     CHECK(memcmp(grant.id, "0123456789abcdefg", 17) == 0);
     CHECK_STR(grant.name, "my report");
-    CHECK(grant.token == 5 && grant.span == 2 && grant.left_ms == 300 && grant.now_ms == 99);
+    CHECK(grant.token == 5 && grant.span == 2 && grant.left_ms == 300 && grant.turn == 99);
     for (struct made cut = m; cut.size > 0;) {
         cut.bytes[--cut.size] = '\0';
         CHECK(!is_grant(cut));

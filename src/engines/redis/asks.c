@@ -52,6 +52,7 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
     wish.inbox = claim->may_queue ? snib__node_inbox(&r->node) : NULL;
     wish.patient = b->patient = b->place > FIRST_FEW;
     wish.not_after_ms = call.not_after_ms;
+    wish.turn = call.turn = ++b->turn;
     wish.who = r->session->who;
     wish.label = claim->label;
     call.in_line = wish.inbox != NULL;

@@ -127,7 +127,7 @@ static void on_queued(struct snib__redis *r, struct snib__bid *b,
 {
     b->phase = SNIB__BID_QUEUED;
     b->asked = call->sent;
-    b->queued_ms = a->now_ms;
+    b->queued_turn = call->turn;
     b->place = a->place;
     b->holder_left_ms = a->holder_left_ms;
     snib__redis_line_join(r, b, snib__attempts_recheck_ms(r, b));

@@ -28,6 +28,7 @@ struct snib__address {
 struct snib__redis_call {
     int kind;             /* whoever asks says what this is; below 0: part of the greeting */
     bool by_text;         /* a script's text, because the server did not know its SHA-1 */
+    uint32_t turn;        /* an attempt: which one of its claim */
     bool in_line;         /* an attempt that is willing to wait, and names an inbox */
     unsigned char trials; /* connections it was lost on */
     void *subject;        /* NULL: nobody wants the answer any more */

@@ -80,8 +80,8 @@ void snib__handover_failed(struct snib__redis *r)
 }
 
 /* Whoever can publish can forge a message; but not the id, which is a secret. Messages come on
- * another connection than answers: one that is older than the last answer "queued" is about a grant
- * that has lapsed since. */
+ * another connection than answers: one from before the last attempt that was answered "queued" is
+ * about a grant that has lapsed since. The server's clock could not tell: it may be set back. */
 void snib__handover_message(struct snib__redis *r, const char *message, size_t size)
 {
     struct snib__layout_grant grant;
@@ -95,7 +95,7 @@ void snib__handover_message(struct snib__redis *r, const char *message, size_t s
         return;
     }
     /* While releasing, the release that is under way gives it back. */
-    if (b->phase < SNIB__BID_HELD && b->asked.boot_ns != 0 && grant.now_ms >= b->queued_ms) {
+    if (b->phase < SNIB__BID_HELD && b->asked.boot_ns != 0 && grant.turn >= b->queued_turn) {
         snib__attempts_granted(r, b, &grant);
     }
 }

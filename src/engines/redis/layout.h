@@ -27,6 +27,7 @@ struct snib__wish {
     int64_t ttl_ms;
     const char *inbox;    /* NULL: not willing to wait */
     bool patient;         /* will not ask again soon: a ticket for long */
+    uint32_t turn;        /* which attempt of its claim; grants by message tell the last one */
     int64_t not_after_ms; /* refused when the server's clock is past this; 0: never */
     const char *who, *label;
     /* Release: until when an attempt may still arrive, by the server's clock; 0: none can, -1: not
@@ -72,7 +73,8 @@ struct snib__layout_grant {
     char name[SNIB__KEY_MAX];
     uint64_t token;
     unsigned span;
-    int64_t left_ms, now_ms;
+    int64_t left_ms;
+    uint32_t turn; /* of the last attempt that the server had of it when it granted this */
 };
 
 typedef void snib__layout_show(void *arg, const snib_seen *);

@@ -22,7 +22,7 @@
 #define PATIENT_MS 25000  /* two of those who ask seldom */
 #define HAND_OVER_MS 2500 /* more than a re-check and its jitter: a lost message is noticed */
 #define LEFT_MOST_MS (100LL * 365 * 24 * 3600 * 1000)
-#define REQUEST_SIZE 51 /* of an attempt, without its texts */
+#define REQUEST_SIZE 55 /* of an attempt, without its texts */
 
 /* ---- Commands --------------------------------------------------------------------------- */
 
@@ -59,6 +59,7 @@ void snib__native_attempt(struct snib__command *c, const struct snib__wish *wish
     to = snib__pack(to, wish->mode == SNIB_COUNTED ? wish->permits : 0, 4);
     to = snib__pack(to, wish->patient ? PATIENT_MS : TICKET_MS, 4);
     to = snib__pack(to, (uint64_t)hand_over_ms, 4);
+    to = snib__pack(to, wish->turn, 4);
     to = snib__pack_bytes(to, inbox, inbox_size);
     to = snib__pack_bytes(to, wish->who, who_size);
     *to++ = ' ';
@@ -191,7 +192,7 @@ bool snib__native_answer(struct snib__layout_answer *a, const struct snib__reply
     }
 }
 
-/* VERSION ID TOKEN SPAN LEFT NOW KEY */
+/* VERSION ID TOKEN SPAN LEFT TURN KEY */
 bool snib__native_grant(struct snib__layout_grant *g, const char *prefix, const char *message,
                         size_t size)
 {
@@ -201,12 +202,12 @@ bool snib__native_grant(struct snib__layout_grant *g, const char *prefix, const 
     g->token = (uint64_t)snib__packed_within(&p, 8, INT64_MAX);
     g->span = (unsigned)snib__packed_number(&p, 4);
     g->left_ms = snib__packed_within(&p, 4, LEFT_MOST_MS);
-    g->now_ms = read_time(&p);
+    g->turn = (uint32_t)snib__packed_number(&p, 4);
     if (p.failed || version != SNIB__NATIVE_VERSION || !id) {
         return false;
     }
     memcpy(g->id, id, sizeof g->id);
     /* a text that ends with a zero: replies do */
-    return g->token > 0 && g->span > 0 && g->left_ms > 0 && g->now_ms > 0 &&
-           strlen(p.at) == p.left && snib__native_name_of(g->name, prefix, p.at);
+    return g->token > 0 && g->span > 0 && g->left_ms > 0 && g->turn > 0 && strlen(p.at) == p.left &&
+           snib__native_name_of(g->name, prefix, p.at);
 }

@@ -13,7 +13,7 @@
 
 #define LEFT_MOST_MS (100LL * 365 * 24 * 3600 * 1000)
 #define STATE_SIZE 62   /* of `s`, without what is there only when several want it */
-#define REQUEST_SIZE 51 /* in a ticket, behind its 8 bytes of time, without its texts */
+#define REQUEST_SIZE 55 /* in a ticket, behind its 8 bytes of time, without its texts */
 
 enum { HELD = 1, SEVERAL = 8 }; /* flags of `s` */
 

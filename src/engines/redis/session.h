@@ -63,7 +63,8 @@ struct snib__bid {
     struct snib__list in_line;   /* only while `waits` */
     struct snib__list in_breaks; /* only while `listens` */
     struct snib__instant asked;  /* a grant by message counts from here; 0: never asked */
-    int64_t queued_ms;           /* the server's time when it last said that we stand in line */
+    uint32_t turn;               /* how many attempts were sent */
+    uint32_t queued_turn;        /* the last that was answered "queued"; 0: none */
     int place;                   /* in line, and what the holder had left, when it said so */
     int64_t holder_left_ms;
     int64_t recheck_ns;

@@ -2,8 +2,8 @@
 -- Acquire, or stand in line, or look again. Idempotent by owner id.
 --
 -- KEYS[1] the lock's hash
--- ARGV[1] the request: ID MODE TTL RETENTION NOT-AFTER SPAN SIZE PERMITS LEASE TIME, then an inbox of
--- SIZE bytes (0: do not stand in line), then who and label. A ticket is its request behind a time,
+-- ARGV[1] the request: ID MODE TTL RETENTION NOT-AFTER SPAN SIZE PERMITS LEASE TIME TURN, then an inbox
+-- of SIZE bytes (0: do not stand in line), then who and label. A ticket is its request behind a time,
 -- so what is where in the request is known to pump.lua, sweep_line.lua and close_up.lua too.
 --
 -- H token left span now | Q or B more place token left now info | K permits now | L now | D now
@@ -34,7 +34,7 @@ if flags == 0 and mode == 120 then
         kept = math.ceil((keep + retention / 2) / 1000)
     end
     call('HSET', key, 's', struct.pack('<BBc17I8I4c5c10I4I8I4', 2, 1, id, last, kept, owner, freed,
-        span, ends, ttl), 'i', string.sub(request, 52 + size))
+        span, ends, ttl), 'i', string.sub(request, 56 + size))
     if moves then
         call('PEXPIREAT', key, string.format('%d', kept * 1000))
     end
@@ -78,7 +78,7 @@ if n > 0 or w > 0 then
 end
 if not granted and w == 0 and (n == 0 or (permits == wanted and not x and
         (mode == 115 or (mode == 99 and n < permits)))) then
-    local who, time, info = id, ttl, sub(request, 52 + size)
+    local who, time, info = id, ttl, sub(request, 56 + size)
     permits = wanted
     --@include hold.lua
     granted, spanned = token, span

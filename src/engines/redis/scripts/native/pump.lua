@@ -59,9 +59,9 @@ while w > 0 and head <= tail and not x and (permits == 0 or n < permits) do
     local place = pack('<c2I8', 'q:', head)
     local t = call('HGET', key, place)
     if t then
-        local over, who, mode, ttl, retention, _, span, size, _, time =
-            unpack('<I8c17BI4I4I8I4BI8I4', t)
-        local inbox, info = sub(t, 60, 59 + size), sub(t, 60 + size)
+        local over, who, mode, ttl, retention, _, span, size, _, time, turn =
+            unpack('<I8c17BI4I4I8I4BI8I4I4', t)
+        local inbox, info = sub(t, 64, 63 + size), sub(t, 64 + size)
         local alive = over > now and call('PUBSUB', 'NUMSUB', inbox)[2] > 0
         if alive and mode == 120 and n > 0 then
             break
@@ -81,7 +81,7 @@ while w > 0 and head <= tail and not x and (permits == 0 or n < permits) do
                     messages[#messages + 1] = to
                     messages[#messages + 1] = message
                 end
-                to, message = inbox, pack('<Bc17I8I4I4I8', 2, who, token, span, time, now) .. key
+                to, message = inbox, pack('<Bc17I8I4I4I4', 2, who, token, span, time, turn) .. key
             end
         end
     end

@@ -12,7 +12,7 @@ if w >= 64 then
             local over, who, length, time =
                 unpack('<I8c17xxxxxxxxxxxxxxxxxxxxxBxxxxI4', t)
             if who ~= id and (math.min(over, now + time) <= now or (w >= 1024 and
-                    call('PUBSUB', 'NUMSUB', sub(t, 60, 59 + length))[2] == 0)) then
+                    call('PUBSUB', 'NUMSUB', sub(t, 64, 63 + length))[2] == 0)) then
                 call('HDEL', key, spot, 't:' .. who)
                 w, changed = w - 1, true
             end
