@@ -8,32 +8,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-struct keeper {
-    char path[600];
-    pid_t pid;
-    struct check_flag closed;
-};
-
-/* As good as a process that was stopped inside the gate. */
-static void keep_gate(void *arg)
-{
-    struct keeper *k = arg;
-    int fd = open(k->path, O_RDWR | O_CLOEXEC);
-    CHECK(fd >= 0);
-    CHECK_INT(snib__file_lock_range(fd, F_WRLCK, GATE_AT, 1), ==, 0);
-    check_flag_set(&k->closed);
-    pause();
-}
-
-static struct keeper *close_gate(const char *name)
-{
-    struct keeper *k = check_shared(sizeof *k);
-    snprintf(k->path, sizeof k->path, "%s", lock_path(name));
-    k->pid = check_spawn(keep_gate, k);
-    check_flag_wait(&k->closed, PATIENCE_MS);
-    return k;
-}
-
 TEST(behind_a_closed_gate_a_free_lock_is_still_taken_and_released)
 {
     snib *client = client_here();

@@ -399,13 +399,15 @@ TEST(junk_and_forged_rings_do_no_harm)
     snib_close(client);
 }
 
+struct ring {
+    char magic[8];
+    uint32_t type, reserved;
+    uint64_t cookie;
+};
+
 TEST(a_ring_for_the_second_does_not_let_it_pass_the_first)
 {
-    struct {
-        char magic[8];
-        uint32_t type, reserved;
-        uint64_t cookie;
-    } ring = {.magic = "snibbell", .type = 1};
+    struct ring ring = {.magic = "snibbell", .type = 1};
     snib *client = client_here();
     snib_lease *lease = take(client, "x");
     struct helper *first = waiter(client, "x", SNIB_EXCLUSIVE);
@@ -437,6 +439,49 @@ static void *take_and_give(void *arg)
     snib_lease *lease = take(arg, "x");
     give(&lease);
     return NULL;
+}
+
+/* How long the gate was closed in an earlier turn says nothing about now: who comes goes around a
+ * gate that has been closed for a second, not past those who wait at one that closed just now. */
+TEST_LIMIT(a_gate_that_was_closed_in_an_earlier_turn_counts_anew, 60)
+{
+    snib *client = client_here();
+    snib *other = client_here();
+    snib_error error;
+    struct ring ring = {.magic = "snibbell", .type = 1};
+    struct sockaddr_un address;
+    pthread_t thread;
+    snib_lease *lease = take(client, "x");
+    CHECK_INT(pthread_create(&thread, NULL, take_and_give, other), ==, 0);
+    await_waiters(client, "x", 1);
+    bell_of("x", 1, &address, &ring.cookie);
+    struct keeper *k = close_gate("x");
+    int64_t closed_ns = check_now_ns();
+    CHECK_INT(send_junk("x", &ring, sizeof ring, 1), ==, 1); /* called in vain, it finds it so, */
+    check_sleep_ms(100);                                     /* again and again */
+    give(&lease);
+    CHECK_INT(pthread_join(thread, NULL), ==, 0); /* and then it is called and needs no gate */
+    check_kill(k->pid);
+
+    lease = take(client, "x");
+    struct helper *first = waiter(client, "x", SNIB_EXCLUSIVE);
+    check_stop(first->pid);
+    give(&lease);
+    while (elapsed_ms(closed_ns) < 1200) {
+        check_sleep_ms(10);
+    }
+    k = close_gate("x");
+    int64_t start = check_now_ns();
+    snib_options options = waiting(SNIB_EXCLUSIVE, 200);
+    int code = snib_acquire(&lease, other, "x", &options, &error);
+    CHECK(code == SNIB_EBUSY || elapsed_ms(start) >= 900);
+    snib_release(&lease, NULL);
+    check_kill(k->pid);
+    check_cont(first->pid);
+    check_flag_wait(&first->held, PATIENCE_MS);
+    let_go(first);
+    snib_close(other);
+    snib_close(client);
 }
 
 static struct flock any_lock(const char *name)

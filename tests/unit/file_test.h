@@ -9,6 +9,7 @@
 #include "snib.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -194,6 +195,34 @@ static inline void must_come_at_once(struct helper *h)
     check_flag_wait(&h->held, PATIENCE_MS);
     CHECK_INT(h->code, ==, 0);
     CHECK_INT(elapsed_ms(start), <, check_ms(AT_ONCE_MS));
+}
+
+/* ---- A gate that stays closed ---------------------------------------------------------- */
+
+struct keeper {
+    char path[600];
+    pid_t pid;
+    struct check_flag closed;
+};
+
+/* As good as a process that was stopped inside the gate. */
+static inline void keep_gate(void *arg)
+{
+    struct keeper *k = arg;
+    int fd = open(k->path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0);
+    CHECK_INT(snib__file_lock_range(fd, F_WRLCK, GATE_AT, 1), ==, 0);
+    check_flag_set(&k->closed);
+    pause();
+}
+
+static inline struct keeper *close_gate(const char *name)
+{
+    struct keeper *k = check_shared(sizeof *k);
+    snprintf(k->path, sizeof k->path, "%s", lock_path(name));
+    k->pid = check_spawn(keep_gate, k);
+    check_flag_wait(&k->closed, PATIENCE_MS);
+    return k;
 }
 
 /* ---- What is seen ----------------------------------------------------------------------- */
