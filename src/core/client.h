@@ -67,6 +67,7 @@ struct snib {
     struct snib__list all_holds;
     unsigned possible;        /* traits after open; contact may find fewer */
     unsigned outstanding;     /* of them, those that wait for an answer, and open queries */
+    unsigned untold;          /* of these, releases that nobody wants to hear of */
     struct snib__hold *spare; /* one kept for the next acquire */
     snib_lease *spare_lease;
     struct snib__line *last_line; /* may be unused */
@@ -89,6 +90,8 @@ struct snib {
     struct snib__sleeper keeper_sleeper;
     pthread_cond_t keeper_cond;
     bool keeper_blocked;
+    int64_t unread_ns; /* until when what nobody wants to hear of may stay unread; 0: not at all */
+    bool lingers;      /* there was such a thing since the keeper last looked */
 
     int stop_set;        /* epoll: the users' descriptors that end waits; 0: not made */
     unsigned stop_count; /* of them */

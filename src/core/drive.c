@@ -12,7 +12,9 @@
  * - When nobody waits but something must go on (leases to renew, asynchronous acquires), the
  *   keeper does: one thread, started when first needed. While nothing is outstanding it only
  *   sleeps until the next timer and does not drive, so that a thread that comes in to acquire
- *   or release need not push it aside. It never runs a user's code.
+ *   or release need not push it aside. It never runs a user's code. Answers to releases that
+ *   nobody wants to hear of it leaves unread for a moment: most often the thread that released
+ *   comes in again before that and reads them itself, and neither wakes the other.
  *
  * All sleeping is done on a CLOCK_BOOTTIME timerfd: poll and condition variables would
  * oversleep by the time the machine was suspended. Blocked threads sleep without a limit: the
@@ -31,6 +33,7 @@
 #include <unistd.h>
 
 #define BEFORE_TIMERS 1000 /* actions: an engine that goes round and round stops no deadline */
+#define UNREAD_NS SNIB__MS
 
 /* ---- Agenda and timers ------------------------------------------------------------------ */
 
@@ -249,6 +252,7 @@ static void rest(snib *client)
 static void drive(snib *client, const bool *ready)
 {
     client->driving = true;
+    client->unread_ns = 0;
     int64_t due = snib__settle(client);
     client->submitted = false;
     if (!ready || !*ready) {
@@ -341,21 +345,62 @@ void snib__wake(snib *client, struct snib__waiter *w)
 
 /* ---- The keeper ------------------------------------------------------------------------- */
 
+/* Is there nothing to be driven but releases that have left and nobody wants to hear of? */
+static bool only_untold(const snib *client)
+{
+    const struct snib__session *s = &client->session;
+    return client->untold > 0 && client->untold == client->outstanding && s->afloat &&
+           s->attend == 0 && s->undoing == 0 && snib__list_empty(&client->requests);
+}
+
+/* When the keeper has something to do; 0: at once. */
+static int64_t keeper_moment(const snib *client)
+{
+    int64_t next = next_moment(client);
+    if (!snib__must_drive(client)) {
+        return next;
+    }
+    int64_t now_ns = snib__now().boot_ns;
+    if (!only_untold(client) || client->unread_ns <= now_ns || next <= now_ns) {
+        return 0;
+    }
+    return client->unread_ns < next ? client->unread_ns : next;
+}
+
+/* While such releases come one after the other it looks now and then by itself: to tell it of each
+ * would cost more than the rest of them. */
+static int64_t linger(snib *client, int64_t until_ns)
+{
+    if (client->lingers) {
+        int64_t soon_ns = snib__now().boot_ns + UNREAD_NS;
+        client->lingers = false;
+        return soon_ns < until_ns ? soon_ns : until_ns;
+    }
+    return until_ns;
+}
+
 static void *keep(void *arg)
 {
     snib *client = arg;
     pthread_mutex_lock(&client->lock);
     while (!client->keeper_stops) {
         if (client->driving || closed(client)) {
+            if (client->lingers) {
+                int64_t until_ns = linger(client, SNIB__NEVER);
+                sleep_on(client, &client->keeper_sleeper, NULL, 0, until_ns);
+                continue;
+            }
             client->keeper_blocked = true;
             pthread_cond_wait(&client->keeper_cond, &client->lock);
             client->keeper_blocked = false;
-        } else if (snib__must_drive(client)) {
+        } else if (keeper_moment(client) == 0) {
             drive(client, &client->keeper_stops);
         } else {
             snib__settle(client);
-            if (!snib__must_drive(client)) {
-                sleep_on(client, &client->keeper_sleeper, NULL, 0, next_moment(client));
+            int64_t until_ns = keeper_moment(client);
+            if (until_ns > 0) {
+                until_ns = linger(client, until_ns);
+                sleep_on(client, &client->keeper_sleeper, NULL, 0, until_ns);
             }
         }
     }
@@ -375,7 +420,7 @@ static void keeper_needed(snib *client)
     }
     if (client->keeper_blocked) {
         pthread_cond_signal(&client->keeper_cond);
-    } else if (snib__must_drive(client) || next_moment(client) < client->keeper_sleeper.until_ns) {
+    } else if (keeper_moment(client) < client->keeper_sleeper.until_ns) {
         nudge(&client->keeper_sleeper);
     }
 }
@@ -391,6 +436,11 @@ void snib__hand_over(snib *client)
         pthread_cond_signal(&SNIB__OF(client->waiters.after, struct snib__waiter, link)->cond);
     } else if (!client->closing &&
                (snib__must_drive(client) || next_moment(client) != SNIB__NEVER)) {
+        if (only_untold(client)) {
+            client->lingers = true;
+            client->unread_ns =
+                client->unread_ns ? client->unread_ns : snib__now().boot_ns + UNREAD_NS;
+        }
         keeper_needed(client);
     }
 }

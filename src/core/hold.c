@@ -229,6 +229,8 @@ void snib__hold_leave(struct snib__hold *h)
     snib__renewal_end(h);
     snib__lease_answer(h, h->lost ? SNIB_ELOST : SNIB_ESTATE);
     snib__timer_clear(&h->client->timers, &h->timer);
+    h->untold = !h->releaser;
+    h->client->untold += h->untold;
     snib__hold_move(h, SNIB__STAGE_RELEASING);
     snib__hold_do(h, SNIB__TODO_RELEASE);
     snib__line_admit(h->client, h->line);
@@ -259,6 +261,7 @@ void snib__hold_end(struct snib__hold *h)
     snib__hold_move(h, SNIB__STAGE_RELEASED);
     snib__action_drop(&h->action);
     snib__timers_leave(&client->timers, &h->timer);
+    client->untold -= h->untold;
     client->holds--;
     if (client->closer) {
         snib__close_check(client);

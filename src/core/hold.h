@@ -75,6 +75,7 @@ struct snib__hold {
 
     struct snib__list verifiers;     /* calls of snib_verify and snib_renew */
     struct snib__releaser *releaser; /* NULL: nobody wants to know */
+    bool untold;                     /* released so: counted in the client */
     char *note; /* why it is lost; before that, what is worth knowing; NULL: none */
     char label[SNIB__LABEL_MAX + 1];
     _Alignas(max_align_t) unsigned char state[]; /* the engine's */

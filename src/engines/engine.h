@@ -153,6 +153,10 @@ struct snib__session {
     int64_t connect_ms; /* how long a service that has never answered may be silent: the core bounds
                          * claims by it, an engine its queries */
     bool ttl_given;     /* ttl_ms is in the URL */
+
+    /* For speed only. */
+    bool afloat; /* set in a slot: whatever was asked for has left, and an answer that nobody waits
+                  * for may be read a moment later */
 };
 
 /* One series of attempts under one owner id, and what comes of it. */

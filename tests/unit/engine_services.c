@@ -125,6 +125,74 @@ TEST(an_engine_sleeps_on_as_many_descriptors_as_it_was_promised)
     }
 }
 
+/* ---- Answers that nobody waits for ------------------------------------------------------- */
+
+static bool nothing_is_owed(void *arg)
+{
+    snib *client = arg;
+    pthread_mutex_lock(&client->lock); /* not by snib__enter: who leaves calls the keeper */
+    size_t owed = fake.owed_count;
+    pthread_mutex_unlock(&client->lock);
+    return owed == 0;
+}
+
+static void release_untold(snib *client)
+{
+    snib_options options = SNIB_OPTIONS;
+    options.flags = SNIB_ASYNC_RELEASE;
+    snib_lease *lease = fake_acquire(client, &options);
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_OK);
+}
+
+TEST(the_answer_to_a_release_that_nobody_waits_for_is_read_all_the_same)
+{
+    fake.sends = true;
+    snib *client = fake_client("fake://here");
+    for (int i = 0; i < 3; i++) {
+        release_untold(client);
+        CHECK(check_until(nothing_is_owed, client, 5000));
+        check_sleep_ms(20); /* and then the keeper sleeps */
+    }
+    snib_close(client);
+}
+
+TEST(releases_that_nobody_waits_for_are_read_together)
+{
+    fake.sends = true;
+    snib *client = fake_client("fake://here");
+    int64_t start_ns = check_now_ns();
+    for (int i = 0; i < 500; i++) {
+        release_untold(client);
+        usleep(100); /* the keeper could come each time */
+    }
+    int64_t took_ms = (check_now_ns() - start_ns) / SNIB__MS;
+    CHECK_INT(atomic_load(&fake.drives), <=, took_ms + 10);
+    CHECK(check_until(nothing_is_owed, client, 5000));
+    snib_close(client);
+}
+
+static size_t owed_at_close;
+
+static void note_owed(struct snib__session *session)
+{
+    (void)session;
+    owed_at_close = fake.owed_count;
+}
+
+TEST(a_client_is_closed_when_the_last_answer_that_nobody_waits_for_was_read)
+{
+    fake.sends = true;
+    fake.on_close = note_owed;
+    for (int i = 0; i < 20; i++) {
+        snib *client = fake_client("fake://here");
+        owed_at_close = 1;
+        release_untold(client);
+        release_untold(client);
+        snib_close(client);
+        CHECK_INT(owed_at_close, ==, 0);
+    }
+}
+
 /* ---- A date ----------------------------------------------------------------------------- */
 
 static atomic_llong date_ns, driven_ns;

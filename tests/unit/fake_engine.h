@@ -11,7 +11,7 @@
 
 #include "check.h"
 
-enum { FAKE_FDS = SNIB__SLEEP_MOST };
+enum { FAKE_FDS = SNIB__SLEEP_MOST, FAKE_OWED = 2048 };
 
 static struct {
     void (*on_attempt)(struct snib__claim *);
@@ -26,6 +26,9 @@ static struct {
     bool busy;                     /* somebody else has everything */
     enum snib__status released;    /* how a release ends; 0: FREED */
     unsigned char released_id[16]; /* the owner id of the last */
+    bool sends;                    /* a release leaves at once, and its answer is read in drive */
+    struct snib__claim *owed[FAKE_OWED];
+    size_t owed_count;
 } fake;
 
 static int fake_open(struct snib__session *s, snib_error *err)
@@ -67,6 +70,12 @@ static void fake_release(struct snib__claim *claim)
     if (fake.on_release) {
         fake.on_release(s);
     }
+    s->afloat = fake.sends;
+    if (fake.sends) {
+        CHECK(fake.owed_count < FAKE_OWED);
+        fake.owed[fake.owed_count++] = claim;
+        return;
+    }
     snib__answer(claim, SNIB__RELEASE, &freed);
 }
 
@@ -75,6 +84,10 @@ static void fake_drive(struct snib__session *s, int64_t until_ns)
     atomic_fetch_add(&fake.drives, 1);
     do {
         atomic_fetch_add(&fake.rounds, 1);
+        while (fake.owed_count > 0) {
+            static const struct snib__result freed = {.status = SNIB__FREED};
+            snib__answer(fake.owed[--fake.owed_count], SNIB__RELEASE, &freed);
+        }
         if (fake.on_drive) {
             fake.on_drive(s);
         }

@@ -67,7 +67,8 @@ static void end_release(struct snib__redis *r, struct snib__bid *b, enum snib__s
 static void dispatch(struct snib__redis *r, bool idle)
 {
     snib__node_flush(&r->node);
-    r->session->quiet = !idle && snib__node_clear(&r->node);
+    r->session->afloat = snib__node_clear(&r->node);
+    r->session->quiet = !idle && r->session->afloat;
 }
 
 void snib__claims_attempt(struct snib__claim *claim)
