@@ -67,7 +67,6 @@ static void free_client(snib *client)
     snib__url_free(&client->url, &client->settings);
     if (client->pid == snib__pid()) {
         pthread_mutex_destroy(&client->lock);
-        pthread_cond_destroy(&client->keeper_cond);
         pthread_cond_destroy(&client->caller_cond);
         pthread_cond_destroy(&client->call_ended);
     }
@@ -116,7 +115,6 @@ static snib *new_client(void)
     client->destroy = free_client;
     client->contact.timer.fire = on_no_contact;
     pthread_mutex_init(&client->lock, NULL);
-    pthread_cond_init(&client->keeper_cond, NULL);
     pthread_cond_init(&client->caller_cond, NULL);
     pthread_cond_init(&client->call_ended, NULL);
     snib__list_init(&client->agenda);

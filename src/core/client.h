@@ -88,8 +88,7 @@ struct snib {
     pthread_t keeper;
     bool keeper_made, keeper_runs, keeper_stops;
     struct snib__sleeper keeper_sleeper;
-    pthread_cond_t keeper_cond;
-    bool keeper_blocked;
+    int64_t called_for_ns; /* what the keeper was last called for: a date, or 0 */
     int64_t unread_ns; /* until when what nobody wants to hear of may stay unread; 0: not at all */
     bool lingers;      /* there was such a thing since the keeper last looked */
 

@@ -34,6 +34,7 @@
 
 #define BEFORE_TIMERS 1000 /* actions: an engine that goes round and round stops no deadline */
 #define UNREAD_NS SNIB__MS
+#define ASIDE_NS (100 * SNIB__MS)
 
 /* ---- Agenda and timers ------------------------------------------------------------------ */
 
@@ -367,16 +368,30 @@ static int64_t keeper_moment(const snib *client)
     return client->unread_ns < next ? client->unread_ns : next;
 }
 
-/* While such releases come one after the other it looks now and then by itself: to tell it of each
- * would cost more than the rest of them. */
-static int64_t linger(snib *client, int64_t until_ns)
+/* The keeper sleeps until there is something to do, or until earlier if that spares others to call
+ * it: by a date it was called for, although what was due then may be gone, because the next lock
+ * will bring a later one; and for a moment after releases that nobody waits for, which come one
+ * after the other. */
+static void keeper_sleep(snib *client, int64_t until_ns)
 {
-    if (client->lingers) {
-        int64_t soon_ns = snib__now().boot_ns + UNREAD_NS;
-        client->lingers = false;
-        return soon_ns < until_ns ? soon_ns : until_ns;
+    int64_t now_ns = snib__now().boot_ns;
+    if (client->called_for_ns > now_ns && client->called_for_ns < until_ns) {
+        until_ns = client->called_for_ns;
     }
-    return until_ns;
+    if (client->lingers && now_ns + UNREAD_NS < until_ns) {
+        until_ns = now_ns + UNREAD_NS;
+    }
+    client->lingers = false;
+    sleep_on(client, &client->keeper_sleeper, NULL, 0, until_ns);
+}
+
+/* While somebody else drives, the timers are the driver's, and whoever leaves calls the keeper if
+ * there is anything to do before it looks again. */
+static void stand_aside(snib *client)
+{
+    int64_t next_ns = next_moment(client);
+    int64_t look_ns = snib__now().boot_ns + ASIDE_NS;
+    keeper_sleep(client, next_ns > look_ns ? next_ns : look_ns);
 }
 
 static void *keep(void *arg)
@@ -385,22 +400,14 @@ static void *keep(void *arg)
     pthread_mutex_lock(&client->lock);
     while (!client->keeper_stops) {
         if (client->driving || closed(client)) {
-            if (client->lingers) {
-                int64_t until_ns = linger(client, SNIB__NEVER);
-                sleep_on(client, &client->keeper_sleeper, NULL, 0, until_ns);
-                continue;
-            }
-            client->keeper_blocked = true;
-            pthread_cond_wait(&client->keeper_cond, &client->lock);
-            client->keeper_blocked = false;
+            stand_aside(client);
         } else if (keeper_moment(client) == 0) {
             drive(client, &client->keeper_stops);
         } else {
             snib__settle(client);
             int64_t until_ns = keeper_moment(client);
             if (until_ns > 0) {
-                until_ns = linger(client, until_ns);
-                sleep_on(client, &client->keeper_sleeper, NULL, 0, until_ns);
+                keeper_sleep(client, until_ns);
             }
         }
     }
@@ -418,9 +425,9 @@ static void keeper_needed(snib *client)
         }
         return; /* without a thread, leases run out on the clock and are reported so */
     }
-    if (client->keeper_blocked) {
-        pthread_cond_signal(&client->keeper_cond);
-    } else if (keeper_moment(client) < client->keeper_sleeper.until_ns) {
+    int64_t moment_ns = keeper_moment(client);
+    if (moment_ns < client->keeper_sleeper.until_ns) {
+        client->called_for_ns = moment_ns;
         nudge(&client->keeper_sleeper);
     }
 }
@@ -453,7 +460,6 @@ void snib__keeper_stop(snib *client)
     client->keeper_stops = true;
     nudge(&client->keeper_sleeper);
     nudge(&client->sleeper);
-    pthread_cond_signal(&client->keeper_cond);
     pthread_mutex_unlock(&client->lock);
     pthread_join(client->keeper, NULL);
     pthread_mutex_lock(&client->lock);

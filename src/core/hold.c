@@ -225,12 +225,12 @@ struct snib__hold *snib__hold_adopt(snib *client, struct snib__line *line, int m
 void snib__hold_leave(struct snib__hold *h)
 {
     assert(h->stage < SNIB__STAGE_RELEASING);
+    h->untold = !h->releaser;
+    h->client->untold += h->untold;
     h->request = NULL;
     snib__renewal_end(h);
     snib__lease_answer(h, h->lost ? SNIB_ELOST : SNIB_ESTATE);
     snib__timer_clear(&h->client->timers, &h->timer);
-    h->untold = !h->releaser;
-    h->client->untold += h->untold;
     snib__hold_move(h, SNIB__STAGE_RELEASING);
     snib__hold_do(h, SNIB__TODO_RELEASE);
     snib__line_admit(h->client, h->line);

@@ -5,7 +5,9 @@
  */
 #include "fake_engine.h"
 
+#include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static bool above(void *arg)
@@ -191,6 +193,45 @@ TEST(a_client_is_closed_when_the_last_answer_that_nobody_waits_for_was_read)
         snib_close(client);
         CHECK_INT(owed_at_close, ==, 0);
     }
+}
+
+/* ---- The keeper stays out of the way ----------------------------------------------------- */
+
+static void doze(struct snib__session *session)
+{
+    snib__sleep(session, NULL, 0, snib__now().boot_ns + 200000);
+}
+
+static int64_t sleeps_of(int who)
+{
+    struct rusage usage;
+    CHECK_INT(getrusage(who, &usage), ==, 0);
+    return usage.ru_nvcsw;
+}
+
+/* On one processor, and where nobody is interrupted by whom it wakes, the keeper runs when the
+ * other thread sleeps, and finds it driving. */
+TEST(a_thread_that_acquires_and_releases_wakes_nobody)
+{
+    enum { TURNS = 500 };
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    CHECK_INT(sched_setaffinity(0, sizeof one, &one), ==, 0);
+    CHECK_INT(sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0}), ==, 0);
+    fake.sends = true;
+    fake.on_drive = doze;
+    snib *client = fake_client("fake://here");
+    snib_options options = SNIB_OPTIONS;
+    options.max_hold_ms = 60000; /* a date for the keeper */
+    int64_t others = sleeps_of(RUSAGE_SELF) - sleeps_of(RUSAGE_THREAD);
+    for (int i = 0; i < TURNS; i++) {
+        snib_lease *lease = fake_acquire(client, &options);
+        CHECK_INT(snib_release(&lease, NULL), ==, SNIB_OK);
+    }
+    others = sleeps_of(RUSAGE_SELF) - sleeps_of(RUSAGE_THREAD) - others;
+    CHECK_INT(others, <, TURNS / 5);
+    snib_close(client);
 }
 
 /* ---- A date ----------------------------------------------------------------------------- */

@@ -84,12 +84,12 @@ static void fake_drive(struct snib__session *s, int64_t until_ns)
     atomic_fetch_add(&fake.drives, 1);
     do {
         atomic_fetch_add(&fake.rounds, 1);
+        if (fake.on_drive) {
+            fake.on_drive(s);
+        }
         while (fake.owed_count > 0) {
             static const struct snib__result freed = {.status = SNIB__FREED};
             snib__answer(fake.owed[--fake.owed_count], SNIB__RELEASE, &freed);
-        }
-        if (fake.on_drive) {
-            fake.on_drive(s);
         }
     } while (snib__now().boot_ns < until_ns && !snib__sleep(s, fake.fds, fake.fd_count, until_ns));
 }
