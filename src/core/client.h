@@ -82,6 +82,12 @@ struct snib {
     struct snib__list waiters;    /* blocked threads */
     struct snib__list woken;      /* those of them that have their answer, and are not told yet */
 
+    unsigned coming; /* threads that were told, and are not here yet */
+    bool stirred;  /* somebody was told, or a callback began, since the driver last went to sleep */
+    bool patrols;  /* the driver's present sleep is short because of that */
+    unsigned kept; /* so much that was asked for may not have left yet: more was to come */
+    bool kept_here; /* and it is of the call that has the mutex */
+
     struct snib__list works; /* threads of the engine that may still run */
     unsigned work_count;
 

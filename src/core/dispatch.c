@@ -50,6 +50,7 @@ void snib__call_init(struct snib__call *call, const void *about,
 
 void snib__call_due(snib *client, struct snib__call *call)
 {
+    client->stirred = true;
     snib__list_remove(&call->link);
     snib__list_append(&client->calls, &call->link);
     alert(client);
@@ -58,6 +59,25 @@ void snib__call_due(snib *client, struct snib__call *call)
 void snib__call_drop(struct snib__call *call)
 {
     snib__list_remove(&call->link);
+}
+
+static bool runs_here(const snib *client)
+{
+    return client->running && pthread_equal(client->call_thread, pthread_self());
+}
+
+bool snib__calls_many(const snib *client, unsigned least)
+{
+    const struct snib__list *l = client->calls.after;
+    for (; least > 0 && l != &client->calls; l = l->after) {
+        least--;
+    }
+    return least == 0;
+}
+
+bool snib__calls_follow(const snib *client)
+{
+    return runs_here(client) && !snib__list_empty(&client->calls);
 }
 
 /* ---- Events ----------------------------------------------------------------------------- */
@@ -101,7 +121,11 @@ static bool run_one(snib *client)
     struct snib__running self = {.about = call->about, .outer = client->running};
     client->running = &self;
     client->call_thread = pthread_self();
+    client->stirred = true;
     call->run(client, call);
+    if (snib__list_empty(&client->calls)) {
+        snib__send_kept(client);
+    }
     client->running = self.outer;
     pthread_cond_broadcast(&client->call_ended);
     return true;
@@ -118,11 +142,6 @@ static void *call_all(void *arg)
     }
     snib__unlock_unref(client);
     return NULL;
-}
-
-static bool runs_here(const snib *client)
-{
-    return client->running && pthread_equal(client->call_thread, pthread_self());
 }
 
 static bool runs_about(const snib *client, const void *about)
@@ -228,6 +247,7 @@ int snib_dispatch(snib *client, int max)
     }
     if (!snib__list_empty(&client->calls) && !client->caller_stops) {
         alert(client); /* max was reached: stay readable */
+        snib__send_kept(client);
     }
     snib__unlock_unref(client);
     return count;

@@ -36,8 +36,10 @@ struct snib__news {
 
 void snib__call_init(struct snib__call *, const void *about,
                      void (*run)(snib *, struct snib__call *));
-void snib__call_due(snib *client, struct snib__call *); /* anew if it is due already */
-void snib__call_drop(struct snib__call *);              /* not due any more */
+void snib__call_due(snib *client, struct snib__call *);    /* anew if it is due already */
+void snib__call_drop(struct snib__call *);                 /* not due any more */
+bool snib__calls_many(const snib *client, unsigned least); /* are so many due? */
+bool snib__calls_follow(const snib *client); /* is this thread in one, and are others due? */
 void snib__calls_wait(snib *client, const void *about); /* until none runs about that */
 void snib__calls_end(snib *client);                     /* run what is due, stop the thread */
 

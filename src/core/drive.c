@@ -34,6 +34,9 @@
 
 #define BEFORE_TIMERS 1000 /* actions: an engine that goes round and round stops no deadline */
 #define UNREAD_NS SNIB__MS
+#define PATROL_MS 1
+#define MANY 8U
+#define KEPT_MOST 31
 #define ASIDE_NS (100 * SNIB__MS)
 
 /* ---- Agenda and timers ------------------------------------------------------------------ */
@@ -126,6 +129,14 @@ static void nudge(struct snib__sleeper *s)
     }
 }
 
+static void tell(snib *client, struct snib__waiter *w)
+{
+    w->coming = true;
+    client->coming++;
+    client->stirred = true;
+    pthread_cond_signal(&w->cond);
+}
+
 /* Those whose answers came in while the driver was at work. Woken one by one at once, each would
  * find the mutex taken and go to sleep again. */
 static void wake_all(snib *client)
@@ -133,8 +144,20 @@ static void wake_all(snib *client)
     while (client->woken.after != &client->woken) {
         struct snib__waiter *w = SNIB__OF(client->woken.after, struct snib__waiter, link);
         snib__list_remove(&w->link);
-        pthread_cond_signal(&w->cond);
+        tell(client, w);
     }
+}
+
+/* A driver that has just told many of their answers will see many ask for the next thing. It looks
+ * again after a millisecond, so that what they ask for can be kept until others are here too, and
+ * leave together. Not again and again: only as long as they come. And not for few, who are better
+ * served one by one: the server works on the first while the second comes. */
+static int patrol_ms(snib *client)
+{
+    client->patrols = client->stirred && client->session.engine->flush &&
+                      (client->coming >= MANY || snib__calls_many(client, MANY));
+    client->stirred = false;
+    return client->patrols ? PATROL_MS : -1;
 }
 
 /* Sleep with the mutex given up. True: nudged. */
@@ -166,12 +189,16 @@ static bool sleep_on(snib *client, struct snib__sleeper *s, struct pollfd fds[],
         all[all_count++] = (struct pollfd){.fd = client->stop_set, .events = POLLIN};
     }
     wake_all(client);
+    if (s == &client->sleeper && timeout_ms < 0) {
+        timeout_ms = patrol_ms(client);
+    }
     s->until_ns = until_ns;
     s->asleep = true;
     pthread_mutex_unlock(&client->lock);
     int ready = poll(all, all_count, timeout_ms);
     pthread_mutex_lock(&client->lock);
     s->asleep = false;
+    client->patrols &= s != &client->sleeper;
     for (size_t i = 0; i < n; i++) {
         fds[i].revents = ready > 0 ? all[i].revents : 0;
     }
@@ -231,6 +258,40 @@ void snib__close_check(snib *client)
     }
 }
 
+/* ---- Sending together ------------------------------------------------------------------- */
+
+bool snib__may_keep(snib *client)
+{
+    if (!client->patrols || (client->coming == 0 && !snib__calls_follow(client))) {
+        return false;
+    }
+    if (client->kept >= KEPT_MOST) {
+        client->kept = 0; /* all of it leaves with this one */
+        return false;
+    }
+    client->kept++;
+    client->kept_here = true;
+    return true;
+}
+
+void snib__send_kept(snib *client)
+{
+    if (client->kept > 0 && client->opened) {
+        client->kept = 0;
+        client->kept_here = false;
+        client->session.engine->flush(&client->session);
+    }
+}
+
+/* This thread goes back to its user, who may do nothing more for an hour: not with something of its
+ * own unsent, unless it is in a callback and others follow. */
+static void send_on_leaving(snib *client)
+{
+    if ((client->kept_here || client->coming == 0) && !snib__calls_follow(client)) {
+        snib__send_kept(client);
+    }
+}
+
 /* ---- Driving ---------------------------------------------------------------------------- */
 
 /* When something is due by itself: a timer, or what the engine asked for. */
@@ -261,6 +322,8 @@ static void drive(snib *client, const bool *ready)
         client->driven_until_ns = due;
         if (snib__must_drive(client)) {
             client->session.wake_ns = 0; /* the engine says anew */
+            client->kept = 0;
+            client->kept_here = false;
             client->session.engine->drive(&client->session, due);
         } else if (ready != &client->keeper_stops) { /* the keeper has a sleep of its own */
             rest(client);
@@ -280,6 +343,7 @@ void snib__waiter_init(struct snib__waiter *w)
     w->blocked = false;
     w->drives = false;
     w->has_cond = false;
+    w->coming = false;
 }
 
 void snib__waiter_end(struct snib__waiter *w)
@@ -295,11 +359,17 @@ static void block(snib *client, struct snib__waiter *w)
         pthread_cond_init(&w->cond, NULL);
         w->has_cond = true;
     }
+    if (client->coming == 0) {
+        snib__send_kept(client);
+    }
+    client->kept_here = false;
     w->blocked = true;
     snib__list_append(&client->waiters, &w->link);
     pthread_cond_wait(&w->cond, &client->lock);
     snib__list_remove(&w->link);
     w->blocked = false;
+    client->coming -= w->coming;
+    w->coming = false;
 }
 
 /* The engine was told a time that was right when its drive began. It may sleep in shorter steps of
@@ -338,7 +408,7 @@ void snib__wake(snib *client, struct snib__waiter *w)
             wake_all(client);
         }
     } else if (w->blocked) {
-        pthread_cond_signal(&w->cond);
+        tell(client, w);
     } else if (w->drives) {
         nudge(&client->sleeper);
     }
@@ -437,6 +507,7 @@ void snib__hand_over(snib *client)
     if (client->manual) {
         return;
     }
+    send_on_leaving(client);
     if (client->driving) {
         refresh_driver(client);
     } else if (client->waiters.after != &client->waiters) {

@@ -19,6 +19,7 @@ struct snib__waiter {
     bool blocked; /* on cond */
     bool drives;  /* in engine->drive */
     bool has_cond;
+    bool coming; /* told, and counted so */
     pthread_cond_t cond;
     struct snib__list link; /* in client->waiters while blocked */
 };
@@ -51,6 +52,10 @@ static inline void snib__wait(struct snib *client, struct snib__waiter *w)
         snib__wait_for(client, w);
     }
 }
+
+/* May what is asked for now leave a moment later, with what others ask for? */
+bool snib__may_keep(struct snib *);
+void snib__send_kept(struct snib *);
 
 void snib__hand_over(struct snib *);   /* see to it that somebody drives, if anybody must */
 void snib__close_check(struct snib *); /* has everything left that snib_close waits for? */

@@ -121,6 +121,7 @@ static void perform(struct snib__action *action)
     snib *client = h->client;
     const struct snib__engine *engine = client->session.engine;
     enum snib__todo todo = h->todo;
+    client->session.more = todo != SNIB__TODO_RENEW && !h->untold && snib__may_keep(client);
     h->todo = SNIB__TODO_NOTHING;
     switch (todo) {
     case SNIB__TODO_RELEASE:
@@ -144,6 +145,7 @@ static void perform(struct snib__action *action)
     case SNIB__TODO_NOTHING:
         break;
     }
+    client->session.more = false;
 }
 
 /* Known to the client and to the line of its name; everything else is the caller's. */

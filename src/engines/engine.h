@@ -157,6 +157,8 @@ struct snib__session {
     /* For speed only. */
     bool afloat; /* set in a slot: whatever was asked for has left, and an answer that nobody waits
                   * for may be read a moment later */
+    bool more;   /* set by the core, only where there is a `flush`: that or drive comes within a
+                  * millisecond, and more may be asked for before; no need to send this by itself */
 };
 
 /* One series of attempts under one owner id, and what comes of it. */
@@ -245,6 +247,9 @@ struct snib__engine {
     void (*examine)(struct snib__query *);
     /* See snib_rights: the line, cut to `size`, and how long it is. NULL: nothing to allow. */
     int (*rights)(const struct snib__session *, char *out, size_t size);
+
+    /* For speed only: send what was kept back because of `more`. NULL: nothing ever is. */
+    void (*flush)(struct snib__session *);
 };
 
 /* ---- Upcalls ---------------------------------------------------------------------------- */

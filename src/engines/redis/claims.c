@@ -62,13 +62,25 @@ static void end_release(struct snib__redis *r, struct snib__bid *b, enum snib__s
 
 /* ---- Submitting ------------------------------------------------------------------------- */
 
-/* Whoever submits sends. A driver that sleeps waits for answers already if others are on their way,
- * and no later than for theirs. */
+/* Whoever submits sends, unless others come at once and it can leave with theirs. A driver that
+ * sleeps waits for answers already if others are on their way, and no later than for theirs. */
 static void dispatch(struct snib__redis *r, bool idle)
 {
+    struct snib__session *session = r->session;
+    if (session->more && !idle && snib__node_up(&r->node)) {
+        session->afloat = false;
+        session->quiet = true;
+        return;
+    }
+    snib__claims_flush(session);
+    session->quiet = !idle && session->afloat;
+}
+
+void snib__claims_flush(struct snib__session *session)
+{
+    struct snib__redis *r = snib__redis_of(session);
     snib__node_flush(&r->node);
-    r->session->afloat = snib__node_clear(&r->node);
-    r->session->quiet = !idle && r->session->afloat;
+    session->afloat = snib__node_clear(&r->node);
 }
 
 void snib__claims_attempt(struct snib__claim *claim)

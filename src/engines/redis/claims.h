@@ -12,6 +12,7 @@
 void snib__claims_attempt(struct snib__claim *);
 void snib__claims_renew(struct snib__claim *const claims[], size_t n);
 void snib__claims_release(struct snib__claim *);
+void snib__claims_flush(struct snib__session *);
 
 /* What became of calls whose subject is a bid. */
 void snib__claims_reply(struct snib__redis *, struct snib__redis_call *,

@@ -264,4 +264,5 @@ const struct snib__engine snib__engine_redis = {
     .evict = snib__queries_evict,
     .examine = snib__examine,
     .rights = snib__redis_rights,
+    .flush = snib__claims_flush,
 };

@@ -199,6 +199,11 @@ bool snib__node_idle(const struct snib__node *node)
     return snib__connection_idle(&node->connection);
 }
 
+bool snib__node_up(const struct snib__node *node)
+{
+    return node->connection.state == SNIB__CONNECTION_UP && !node->connection.ending;
+}
+
 bool snib__node_clear(const struct snib__node *node)
 {
     return snib__connection_clear(&node->connection);

@@ -81,6 +81,7 @@ bool snib__node_ask(struct snib__node *, const struct snib__redis_call *,
 void snib__node_flush(struct snib__node *);
 void snib__node_drop(struct snib__node *, void *subject); /* wants no more replies */
 bool snib__node_idle(const struct snib__node *);          /* nothing was asked */
+bool snib__node_up(const struct snib__node *);            /* what is asked now can be sent */
 bool snib__node_clear(const struct snib__node *);         /* all that was asked is sent */
 
 /* Replace the connection: once nothing is asked on it; or as soon as the reply that is being handed
