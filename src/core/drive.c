@@ -131,8 +131,8 @@ static void nudge(struct snib__sleeper *s)
 
 static void tell(snib *client, struct snib__waiter *w)
 {
+    client->coming += !w->coming; /* it may be told twice */
     w->coming = true;
-    client->coming++;
     client->stirred = true;
     pthread_cond_signal(&w->cond);
 }

@@ -133,16 +133,16 @@ static void on_held(snib_lease *lease, const snib_error *err, void *name)
         CHECK_INT(err->code, ==, SNIB_ECANCELED);
         return;
     }
-    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_OK);
     if (++told == 2 && second_blocks) {
         CHECK(check_until(all_sent, NULL, 5000));
     }
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_OK);
     ask(name);
 }
 
 static void play(void)
 {
-    static char names[IN_FLIGHT][16];
+    static char names[IN_FLIGHT][24];
     struct pollfd due = {.events = POLLIN};
     snib_error error;
     CHECK_OK(snib__open_engine(&client, &engine, "fake://here", false, &error), error.message);
