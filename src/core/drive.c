@@ -150,8 +150,8 @@ static void wake_all(snib *client)
 
 /* A driver that has just told many of their answers will see many ask for the next thing. It looks
  * again after a millisecond, so that what they ask for can be kept until others are here too, and
- * leave together. Not again and again: only as long as they come. And not for few, who are better
- * served one by one: the server works on the first while the second comes. */
+ * leave together. Not again and again: only as long as they come. And not for few: a sleep with a
+ * limit costs them more than they save. */
 static int patrol_ms(snib *client)
 {
     client->patrols = client->stirred && client->session.engine->flush &&
