@@ -35,6 +35,14 @@ struct row {
     unsigned traits;
 };
 
+#define ETCD_ROW                                                                                   \
+    .module = "etcd", .package = "snib-engine-etcd",                                               \
+    .summary = "an etcd cluster: a key per contender, leases, watches; with etcdctl lock and Go",  \
+    .promise = "one holder while a majority of members lives and keeps its data",                  \
+    .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_LEASED |       \
+              SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_CROSS_HOST | SNIB_TRAIT_SURVIVES_SERVER_LOSS |  \
+              SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS
+
 static const struct row rows[] = {
     {.scheme = "file", .built_in = &snib__engine_file},
     {.scheme = "redis", .built_in = &snib__engine_redis},
@@ -42,6 +50,8 @@ static const struct row rows[] = {
     {.scheme = "unix", .built_in = &snib__engine_redis},
     {.scheme = "zookeeper", .built_in = &snib__engine_zookeeper},
     {.scheme = "zookeepers", .built_in = &snib__engine_zookeeper},
+    {.scheme = "etcd", ETCD_ROW},
+    {.scheme = "etcds", ETCD_ROW},
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])
@@ -156,7 +166,6 @@ static const char *const not_yet[][2] = {
     {"redis+sentinel", "Redis Sentinel is not there yet: name the master itself, redis://HOST"},
     {"redis+cluster", "Redis Cluster is not there yet"},
     {"redlock", "Redlock is not there yet"},
-    {"etcd", "etcd is not there yet"},
     {"mysql", "MySQL is not there yet"},
     {"postgres", "PostgreSQL is not there yet"},
 };

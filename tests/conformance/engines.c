@@ -19,6 +19,7 @@
  */
 #include "conformance.h"
 #include "server.h"
+#include "server_etcd.h"
 #include "server_zookeeper.h"
 #include "tls_link.h"
 
@@ -35,6 +36,7 @@ struct engine_row {
     const char *scheme;                    /* as the library's table has it */
     unsigned lacks;                        /* traits this variant does not have */
     int many;                              /* of a thing, at most; 0: 20,000 */
+    bool synced;                           /* a write is answered when the disk has it */
     void (*start)(char *url, size_t size); /* a server; NULL: it has none */
     /* At the server of that URL; nobody else gets the same. */
     void (*make_place)(char *url, size_t size, const char *server);
@@ -133,6 +135,28 @@ static void make_zookeeper_place(char *url, size_t size, const char *server)
     snprintf(url, size, "%s/snib/%s", server, unique());
 }
 
+static void start_etcd(char *url, size_t size)
+{
+    static struct server etcd;
+    server_etcd(&etcd, NULL);
+    snprintf(url, size, "etcd://127.0.0.1:%d", etcd.port);
+}
+
+static void start_etcd_cluster(char *url, size_t size)
+{
+    static struct server members[3];
+    /* so that the smallest ttl is one second */
+    static const char *const quick[] = {"--heartbeat-interval=60", "--election-timeout=600", NULL};
+    server_etcd_cluster(members, 3, quick);
+    snprintf(url, size, "etcd://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", members[0].port,
+             members[1].port, members[2].port);
+}
+
+static void make_etcd_place(char *url, size_t size, const char *server)
+{
+    snprintf(url, size, "%s/%s", server, unique());
+}
+
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
     {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_redis_place},
@@ -152,6 +176,17 @@ static const struct engine_row rows[] = {
      .many = 1000,
      .start = start_zookeeper_ensemble,
      .make_place = make_zookeeper_place},
+    {.name = "etcd",
+     .scheme = "etcd",
+     .lacks = SNIB_TRAIT_SURVIVES_SERVER_LOSS, /* one member */
+     .synced = true,
+     .start = start_etcd,
+     .make_place = make_etcd_place},
+    {.name = "etcd-cluster",
+     .scheme = "etcd",
+     .synced = true,
+     .start = start_etcd_cluster,
+     .make_place = make_etcd_place},
 };
 
 static const struct engine_row *row_under_test(void)
@@ -177,6 +212,7 @@ const char *place(void)
     if (url[0] == '\0') {
         const struct engine_row *row = row_under_test();
         const char *shared = check_option("server");
+        setenv("SNIB_MODULES", TEST_BUILD_DIR "/engines", 1);
         char own[256] = "";
         if (row->start != NULL && shared == NULL) {
             row->start(own, sizeof own);
@@ -256,6 +292,11 @@ static bool has(unsigned traits)
 bool on_file(void)
 {
     return strcmp(row_under_test()->scheme, "file") == 0;
+}
+
+bool with_synced_writes(void)
+{
+    return row_under_test()->synced;
 }
 
 bool with_shared(void)

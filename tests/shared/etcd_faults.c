@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One member, and what goes wrong with it, with the way to it, and with the keys.
+ */
+#include "etcd_world.h"
+#include "port.h"
+#include "proxy.h"
+#include "tls_link.h"
+
+/* ---- Keys and leases -------------------------------------------------------------------- */
+
+TEST(nothing_is_left_when_a_client_is_closed)
+{
+    struct server etcd;
+    server_etcd(&etcd, NULL);
+    snib *client = client_at(etcd.port, "");
+    for (int i = 0; i < 5; i++) {
+        give(take(client, "name", NULL));
+    }
+    snib_lease *first = take(client, "one", NULL), *second = take(client, "two", NULL);
+    give(first);
+    give(second);
+    snib_close(client);
+    CHECK_INT(etcd_keys(&etcd, "name/"), ==, 0);
+    CHECK_INT(etcd_leases(&etcd), ==, 0);
+}
+
+TEST(a_deleted_key_is_told_to_its_holder)
+{
+    struct server etcd;
+    server_etcd(&etcd, NULL);
+    snib *client = client_at(etcd.port, "ttl=3s");
+    snib_lease *lease = take(client, "name", NULL);
+    char why[200];
+    etcd_delete(&etcd, "name/");
+    CHECK(check_until(is_lost, lease, LONG_MS));
+    CHECK_INT(snib_reason(lease, why, sizeof why), ==, SNIB_OK);
+    CHECK(strstr(why, "gone") != NULL);
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    snib_close(client);
+    CHECK_INT(etcd_leases(&etcd), ==, 0);
+}
+
+TEST(a_revoked_lease_is_told_to_its_holder)
+{
+    struct server etcd;
+    server_etcd(&etcd, NULL);
+    snib *client = client_at(etcd.port, "ttl=3s");
+    snib_lease *lease = take(client, "name", NULL);
+    etcd_revoke(&etcd, etcd_lease_of(&etcd, "name/", 0));
+    CHECK(check_until(is_lost, lease, LONG_MS));
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    snib_close(client);
+}
+
+static bool has_waiter(void *etcd)
+{
+    return etcd_keys(etcd, "name/") == 2;
+}
+
+/* Whatever is done to those who wait, they stand in line again and get their turn. */
+static void disturb_a_waiter(void (*disturb)(struct server *))
+{
+    struct server etcd;
+    char url[200];
+    server_etcd(&etcd, NULL);
+    snprintf(url, sizeof url, "etcd://127.0.0.1:%d?ttl=10s", etcd.port);
+    struct waiter *w = waiter_new(url);
+    pid_t pid = check_spawn(wait_in_line, w);
+    snib *client = client_of(url);
+    snib_lease *lease = take(client, "name", NULL);
+    check_flag_set(&w->go);
+    CHECK(check_until(has_waiter, &etcd, LONG_MS));
+    disturb(&etcd);
+    check_sleep_ms(300);
+    CHECK(!check_flag_is_set(&w->held));
+    CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK);
+    uint64_t token = snib_token(lease);
+    give(lease);
+    check_flag_wait(&w->held, LONG_MS);
+    CHECK_UINT(atomic_load(&w->token), >, token);
+    check_flag_set(&w->let_go);
+    check_join(pid, LONG_MS);
+    snib_close(client);
+    CHECK_INT(etcd_keys(&etcd, "name/"), ==, 0);
+    CHECK_INT(etcd_leases(&etcd), ==, 0);
+}
+
+static void revoke_second(struct server *etcd)
+{
+    etcd_revoke(etcd, etcd_lease_of(etcd, "name/", 1));
+}
+
+TEST(a_waiter_whose_lease_is_revoked_stands_in_line_again)
+{
+    disturb_a_waiter(revoke_second);
+}
+
+static void compact(struct server *etcd)
+{
+    etcd_put(etcd, "other", 0);
+    etcd_compact(etcd);
+}
+
+TEST(a_compaction_during_a_wait_does_no_harm)
+{
+    disturb_a_waiter(compact);
+}
+
+static void restart_gently(struct server *etcd)
+{
+    server_restart(etcd); /* SIGTERM: current versions say good-bye (GOAWAY) */
+}
+
+TEST(a_restart_of_the_member_is_outlasted_by_who_holds_and_who_waits)
+{
+    disturb_a_waiter(restart_gently);
+}
+
+static void restart_hard(struct server *etcd)
+{
+    server_kill(etcd);
+    server_start(etcd);
+}
+
+TEST(a_killed_member_is_outlasted_by_who_holds_and_who_waits)
+{
+    disturb_a_waiter(restart_hard);
+}
+
+/* ---- Neighbours ------------------------------------------------------------------------- */
+
+TEST(a_key_of_go_or_etcdctl_is_waited_for_and_excludes)
+{
+    struct server etcd;
+    server_etcd(&etcd, NULL);
+    snib *client = client_at(etcd.port, "");
+    snib_options at_once = SNIB_OPTIONS;
+    snib_lease *lease;
+    snib_error error;
+    at_once.wait_ms = 0;
+    etcd_put(&etcd, "name/694d8f31ab402c07", 0); /* as concurrency.Mutex names its key */
+    CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), ==, SNIB_EBUSY);
+    CHECK(strstr(error.message, "another etcd client") != NULL);
+    uint64_t token = error.holder_token;
+    CHECK_INT(snib_break(client, "name", token, &error), ==, SNIB_EBUSY);
+    CHECK(strstr(error.message, "--force") != NULL);
+    CHECK_OK(snib_seize(client, "name", token, &error), error.message);
+    give(take(client, "name", &at_once));
+    snib_close(client);
+}
+
+TEST(a_name_and_one_below_it_do_not_meet)
+{
+    struct server etcd;
+    server_etcd(&etcd, NULL);
+    snib *client = client_at(etcd.port, "");
+    snib_options at_once = SNIB_OPTIONS, counted = SNIB_OPTIONS, shared = SNIB_OPTIONS;
+    at_once.wait_ms = counted.wait_ms = shared.wait_ms = 0;
+    counted.mode = SNIB_COUNTED;
+    counted.permits = 2;
+    shared.mode = SNIB_SHARED;
+    snib_lease *below = take(client, "name/below", &at_once);
+    etcd_put(&etcd, "name/bar/694d8f31ab402c07", 0); /* Go's, of another lock */
+    give(take(client, "name", &at_once));
+    give(take(client, "name", &shared));
+    give(take(client, "name", &counted));
+    snib_lease *lease = take(client, "name", NULL);
+    CHECK_INT(snib_verify(below, NULL), ==, SNIB_OK);
+    give(lease);
+    give(below);
+    snib_close(client);
+}
+
+/* ---- The member is full ----------------------------------------------------------------- */
+
+TEST(a_space_alarm_is_told_and_what_is_held_can_be_kept_and_given_back)
+{
+    struct server etcd;
+    server_etcd(&etcd, NULL);
+    snib *client = client_at(etcd.port, "ttl=10s");
+    snib_lease *lease = take(client, "name", NULL), *other;
+    snib_options at_once = SNIB_OPTIONS;
+    snib_error error;
+    at_once.wait_ms = 0;
+    etcd_post(&etcd, "maintenance/alarm", "{\"action\":\"ACTIVATE\",\"alarm\":\"NOSPACE\"}");
+    CHECK_INT(snib_acquire(&other, client, "other", &at_once, &error), ==, SNIB_EUNSAFE);
+    CHECK(strstr(error.message, "space exceeded") != NULL);
+    CHECK(strstr(error.message, "disarm") != NULL);
+    CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK);
+    give(lease);
+    CHECK_INT(etcd_keys(&etcd, "name/"), ==, 0);
+    etcd_post(&etcd, "maintenance/alarm",
+              "{\"action\":\"DEACTIVATE\",\"memberID\":\"0\",\"alarm\":\"NOSPACE\"}");
+    snib_close(client);
+}
+
+/* A watch would take the only stream there is: then those who wait look now and then. */
+TEST(one_stream_at_a_time_is_enough)
+{
+    struct server etcd;
+    char url[200];
+    server_etcd(&etcd, (const char *const[]){"--max-concurrent-streams=1", NULL});
+    snprintf(url, sizeof url, "etcd://127.0.0.1:%d?ttl=2s", etcd.port);
+    struct waiter *w = waiter_new(url);
+    pid_t pid = check_spawn(wait_in_line, w);
+    snib *client = client_of(url);
+    snib_lease *lease = take(client, "name", NULL);
+    check_flag_set(&w->go);
+    CHECK(check_until(has_waiter, &etcd, LONG_MS));
+    give(lease);
+    check_flag_wait(&w->held, LONG_MS);
+    check_flag_set(&w->let_go);
+    check_join(pid, LONG_MS);
+    snib_close(client);
+}
+
+/* ---- The way to it ---------------------------------------------------------------------- */
+
+/* Answers are lost after the member has acted, at every step of the way. */
+TEST_LIMIT(a_connection_that_is_cut_at_any_step_leaves_nothing_behind, 60)
+{
+    struct server etcd;
+    struct proxy proxy;
+    server_etcd(&etcd, NULL);
+    proxy_start(&proxy, etcd.port);
+    for (int step = 0; step < 12; step++) {
+        snib *client = client_at(proxy.port, "timeout=5s&ttl=5s");
+        snib_lease *lease;
+        snib_error error;
+        snib_options options = SNIB_OPTIONS;
+        options.wait_ms = check_ms(LONG_MS);
+        options.flags = SNIB_RETRY;
+        proxy_after(&proxy, PROXY_TO_CLIENT, (uint64_t)step, PROXY_TURNS, PROXY_THEN_RESET);
+        for (int i = 0; i < 3; i++) {
+            CHECK_OK(snib_acquire(&lease, client, "name", &options, &error), error.message);
+            int code = snib_release(&lease, &error);
+            CHECK(code == SNIB_OK || code == SNIB_EUNKNOWN);
+        }
+        proxy_heal(&proxy);
+        snib_close(client);
+        CHECK_INT(etcd_keys(&etcd, "name/"), ==, 0);
+        CHECK_INT(etcd_leases(&etcd), ==, 0);
+    }
+}
+
+TEST(a_client_that_is_cut_off_stops_believing_before_another_has_it)
+{
+    struct server etcd;
+    struct proxy proxy;
+    char url[200];
+    server_etcd(&etcd, NULL);
+    proxy_start(&proxy, etcd.port);
+    snprintf(url, sizeof url, "etcd://127.0.0.1:%d?ttl=3s", etcd.port);
+    struct waiter *w = waiter_new(url);
+    pid_t pid = check_spawn(wait_in_line, w);
+    snib *client = client_at(proxy.port, "ttl=3s&timeout=1s");
+    snib_lease *lease = take(client, "name", NULL);
+    check_flag_set(&w->go);
+    CHECK(check_until(has_waiter, &etcd, LONG_MS));
+    proxy_set(&proxy, PROXY_BOTH, PROXY_STALL, 0);
+    while (snib_left_ms(lease) > 0) {
+        CHECK(!check_flag_is_set(&w->held));
+        check_sleep_ms(2);
+    }
+    int64_t stopped_ns = check_now_ns();
+    check_flag_wait(&w->held, LONG_MS);
+    CHECK_INT(atomic_load(&w->held_ns), >, stopped_ns);
+    CHECK_UINT(atomic_load(&w->token), >, snib_token(lease));
+    proxy_heal(&proxy);
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    check_flag_set(&w->let_go);
+    check_join(pid, LONG_MS);
+    snib_close(client);
+    CHECK_INT(etcd_keys(&etcd, "name/"), ==, 0);
+}
+
+TEST(what_is_not_etcd_is_said)
+{
+    struct server redis;
+    snib *client;
+    snib_lease *lease;
+    snib_error error;
+    server_redis(&redis, NULL);
+    client = client_at(redis.port, "connect=3s&timeout=1s");
+    CHECK_INT(snib_acquire(&lease, client, "name", NULL, &error), <, 0);
+    CHECK(error.message[0] != '\0');
+    snib_close(client);
+}
+
+TEST(who_is_not_there_is_told_at_once)
+{
+    snib_lease *lease;
+    snib_error error;
+    snib *client = client_at(port_claim(), "");
+    int64_t start = check_now_ns();
+    CHECK_INT(snib_acquire(&lease, client, "name", NULL, &error), ==, SNIB_EUNREACH);
+    CHECK_INT((check_now_ns() - start) / 1000000, <, check_ms(2000));
+    CHECK(strstr(error.message, "127.0.0.1") != NULL);
+    snib_close(client);
+}
+
+/* ---- Who we are ------------------------------------------------------------------------- */
+
+TEST(a_user_needs_the_right_password_and_outlasts_a_dead_token)
+{
+    struct server etcd;
+    char url[300];
+    snib_lease *lease;
+    snib_error error;
+    snib_options at_once = SNIB_OPTIONS;
+    at_once.wait_ms = 0;
+    server_etcd(&etcd, NULL);
+    etcd_post(&etcd, "auth/user/add", "{\"name\":\"root\",\"password\":\"secret\"}");
+    etcd_post(&etcd, "auth/role/add", "{\"name\":\"root\"}");
+    etcd_post(&etcd, "auth/user/grant", "{\"user\":\"root\",\"role\":\"root\"}");
+    CHECK(strstr(etcd_post(&etcd, "auth/enable", "{}"), "header") != NULL);
+    snprintf(url, sizeof url, "etcd://root:secret@127.0.0.1:%d?ttl=10s", etcd.port);
+    snib *client = client_of(url);
+    lease = take(client, "name", NULL);
+    server_kill(&etcd);
+    server_start(&etcd); /* tokens were in its memory */
+    CHECK_OK(snib_verify(lease, &error), error.message);
+    give(lease);
+    snib_close(client);
+
+    snprintf(url, sizeof url, "etcd://root:wrong@127.0.0.1:%d", etcd.port);
+    client = client_of(url);
+    CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), ==, SNIB_EDENIED);
+    CHECK(strstr(error.message, "wrong") == NULL);
+    snib_close(client);
+
+    client = client_at(etcd.port, "");
+    CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), ==, SNIB_EDENIED);
+    snib_close(client);
+}
+
+TEST(over_tls_the_server_and_the_client_are_verified)
+{
+    struct server etcd;
+    char cert[300], key[300], trusted[400], ca[300], own[300], url[1200];
+    snib_lease *lease;
+    snib_error error;
+    snib_options at_once = SNIB_OPTIONS;
+    at_once.wait_ms = 0;
+    snprintf(cert, sizeof cert, "--cert-file=%s", tls_file("good.crt"));
+    snprintf(key, sizeof key, "--key-file=%s", tls_file("good.pem"));
+    snprintf(ca, sizeof ca, "%s", tls_file("authority.crt"));
+    snprintf(own, sizeof own, "%s", tls_file("client.pem"));
+    snprintf(trusted, sizeof trusted, "--trusted-ca-file=%s", ca);
+    server_etcd(&etcd, (const char *const[]){"--listen-client-urls=https://127.0.0.1:@PORT0@",
+                                             "--advertise-client-urls=https://127.0.0.1:@PORT0@",
+                                             cert, key, trusted, "--client-cert-auth", NULL});
+    snprintf(url, sizeof url, "etcds://localhost:%d?ca=%s&cert=%s", etcd.port, ca, own);
+    snib *client = client_of(url);
+    give(take(client, "name", NULL));
+    snib_close(client);
+
+    snprintf(url, sizeof url, "etcds://localhost:%d?ca=%s&connect=2s", etcd.port, ca);
+    client = client_of(url); /* shows no certificate */
+    CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), <, 0);
+    snib_close(client);
+
+    snprintf(url, sizeof url, "etcds://localhost:%d?cert=%s&connect=2s", etcd.port, own);
+    client = client_of(url); /* does not know that authority */
+    CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), ==, SNIB_EUNREACH);
+    CHECK(strstr(error.message, "certificate") != NULL);
+    snib_close(client);
+}
+
+TEST(without_the_module_its_package_is_named)
+{
+    snib *client;
+    snib_error error;
+    setenv("SNIB_MODULES", check_tmpdir(), 1);
+    CHECK_INT(snib_open(&client, "etcd://127.0.0.1", &error), ==, SNIB_ENOTSUP);
+    CHECK(strstr(error.message, "snib-engine-etcd") != NULL);
+}
