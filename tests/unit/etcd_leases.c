@@ -12,8 +12,11 @@ static struct snib__instant at_ms(int64_t ms)
 
 static struct etcd_lease kept(int64_t ms, uint64_t term)
 {
-    return (struct etcd_lease){
-        .granted_ms = 8000, .since = at_ms(1), .kept = at_ms(ms), .kept_term = term};
+    return (struct etcd_lease){.granted_ms = 8000,
+                               .since = at_ms(1),
+                               .kept = at_ms(ms),
+                               .kept_ms = 8000,
+                               .kept_term = term};
 }
 
 static void prove(struct etcd *e, int64_t sent_ms, uint64_t term)
@@ -33,6 +36,16 @@ TEST(a_keep_alive_counts_when_a_later_request_met_the_same_term)
     CHECK(etcd_lease_settle(&e, &lease));
     CHECK_INT(lease.since.boot_ns, ==, 1000 * SNIB__MS);
     CHECK(!etcd_lease_settle(&e, &lease)); /* once */
+}
+
+TEST(the_ttl_of_the_keep_alive_counts_and_not_the_one_of_the_grant)
+{
+    struct etcd e = {0};
+    struct etcd_lease lease = kept(1000, 5);
+    lease.kept_ms = 3000;
+    prove(&e, 1000, 5);
+    CHECK(etcd_lease_settle(&e, &lease));
+    CHECK_INT(lease.granted_ms, ==, 3000);
 }
 
 TEST(a_keep_alive_of_a_leader_that_was_replaced_does_not_count)

@@ -14,6 +14,7 @@
  */
 #include "engines/etcd/attempts.h"
 
+#include "engines/etcd/breaks.h"
 #include "engines/etcd/leases.h"
 #include "engines/etcd/requests.h"
 #include "engines/etcd/watch.h"
@@ -166,10 +167,10 @@ static void grant(struct etcd *e, struct etcd_claim *b)
 {
     char note[120];
     struct etcd_lease *l = b->lease;
-    (void)e;
     b->phase = ETCD_HELD_NOW;
     b->was_held = true;
     b->with_keep = false;
+    etcd_breaks_listen(e, b);
     struct snib__result held = {
         .status = SNIB__HELD, .token = b->token, .since = l->since, .lease_ms = l->granted_ms};
     if (l->granted_ms > (b->claim->ttl_ms + 999) / 1000 * 1000) {

@@ -3,7 +3,9 @@
  * Claims: attempt, renew and release, and what a lease and a watch tell them.
  *
  *   renew    keep-alive and a linearizable look at the key, in one flight; both must agree
- * (leases.c). Another ttl is another lease: the key is put under it, its create revision stays.
+ *            (leases.c). Another ttl is another lease: the key is put under it, its create revision
+ *            stays. That lease is always a new one: if the answer is lost, the key may be under it,
+ *            and the core counts a shorter ttl from when it was asked for.
  *   release  clean: the key is deleted, the lease goes back into stock. Else the lease is revoked,
  *            which takes the key along. The first of a session is always revoked: many a session
  *            has only one.
@@ -11,6 +13,7 @@
 #include "engines/etcd/claims.h"
 
 #include "engines/etcd/attempts.h"
+#include "engines/etcd/breaks.h"
 #include "engines/etcd/leases.h"
 #include "engines/etcd/requests.h"
 #include "engines/etcd/watch.h"
@@ -70,8 +73,6 @@ static void settle(struct etcd *e, struct etcd_claim *b)
         return;
     }
     struct etcd_lease *l = b->lease;
-    int64_t before = l->since.boot_ns;
-    (void)before;
     if (l->gone) {
         answer_renew(b, SNIB__LOST, "the lease is over at the cluster");
     } else if (l->kept_term && !etcd_lease_settle(e, l)) {
@@ -96,27 +97,32 @@ static void on_kept(struct etcd *e, struct etcd_claim *b)
     }
 }
 
-static void prove(struct etcd *e, struct etcd_claim *b, const Pb__ResponseOp *response)
+/* Does this show our key, and nobody has broken it? Else it is answered. */
+static bool shows_ours(struct etcd_claim *b, const Pb__ResponseOp *response)
 {
     char broken[160];
     struct etcd_value value;
-    if (!b->renewing || b->phase != ETCD_HELD_NOW) {
-        return;
-    }
     const Pb__RangeResponse *range =
         response->response_case == PB__RESPONSE_OP__RESPONSE_RANGE ? response->range : NULL;
     if (!range || range->n_kvs == 0 || range->kvs[0]->create_revision != b->mine) {
         answer_renew(b, SNIB__LOST, "the key is gone from the cluster");
-        return;
+        return false;
     }
     etcd_value_read(&value, &range->kvs[0]->value);
     if (value.broken[0]) {
         snprintf(broken, sizeof broken, "broken by %s", value.broken);
         answer_renew(b, SNIB__LOST, broken);
-        return;
+        return false;
     }
-    b->proved = true;
-    settle(e, b);
+    return true;
+}
+
+static void prove(struct etcd *e, struct etcd_claim *b, const Pb__ResponseOp *response)
+{
+    if (b->renewing && b->phase == ETCD_HELD_NOW && shows_ours(b, response)) {
+        b->proved = true;
+        settle(e, b);
+    }
 }
 
 static void on_proof(struct etcd_call *k)
@@ -225,7 +231,9 @@ static void on_swap(struct etcd_call *k)
     b->next = NULL;
     old->unclean = true;
     etcd_lease_give(e, old);
-    if (b->renewing) {
+    if (b->renewing && txn->n_responses < 2) {
+        answer_renew(b, SNIB__UNKNOWN, "an answer that says nothing");
+    } else if (b->renewing && shows_ours(b, txn->responses[1])) {
         answer_renew(b, SNIB__HELD, NULL);
     }
 }
@@ -249,7 +257,7 @@ static void renew_anew(struct etcd *e, struct etcd_claim *b)
     b->renewing = true;
     b->kept = b->proved = false;
     if (!b->next) {
-        b->next = etcd_lease_take(e, b, b->claim->ttl_ms);
+        b->next = etcd_lease_new(e, b, b->claim->ttl_ms);
     }
     if (!b->next) {
         answer_renew(b, SNIB__UNKNOWN, "out of memory");
@@ -265,6 +273,7 @@ void etcd_claims_renew(struct snib__claim *const claims[], size_t n)
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
         struct etcd_claim *b = claims[i]->state;
+        etcd_breaks_listen(e, b);
         if (b->renewing) {
             snib__answer(
                 b->claim, SNIB__RENEW,
@@ -438,6 +447,7 @@ void etcd_claims_release(struct snib__claim *claim)
     b->claim = claim;
     b->phase = ETCD_RELEASING;
     b->renewing = b->listing = b->asking = false;
+    etcd_breaks_unlisten(e, b);
     if (claim->adopted) {
         b->was_held = true;
         release_adopted(e, b);
@@ -522,4 +532,6 @@ static void on_unsure(struct etcd *e, struct etcd_claim *b)
 const struct etcd_watch_upcalls etcd_watch_upcalls = {.ready = on_watched,
                                                       .deleted = on_own_deleted,
                                                       .ahead = etcd_attempt_ahead,
-                                                      .unsure = on_unsure};
+                                                      .unsure = on_unsure,
+                                                      .heard = etcd_breaks_heard,
+                                                      .deaf = etcd_breaks_deaf};

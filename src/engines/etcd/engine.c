@@ -10,7 +10,7 @@
  *   engine.c   settings.c                      the slots, the loop; what the URL says
  *   queries.c  examine.c                       who asks; how is it
  *   claims.c   attempts.c                      attempt, renew, release
- *   watch.c    leases.c                        who went; how long we may stay
+ *   breaks.c   watch.c    leases.c             who is asked to go; who went; how long we may stay
  *   requests.c keys.c   rpc.proto              what is asked, and of which keys
  *   cluster.c  connection.c                    members in turn; gRPC over HTTP/2
  *
@@ -36,12 +36,13 @@
  * nobody uses again. Who released and got no answer has its lease revoked until that is confirmed.
  *
  * What breaks it: keys deleted or leases revoked by hand (the holder is told at its next renewal;
- * at once while others wait); a cluster restored from a snapshot, which forgets holders and goes
+ * at once if it listens); a cluster restored from a snapshot, which forgets holders and goes
  * back in revisions unless restored with --bump-revision; a holder that stops past its deadline and
  * then writes, against which the token is: the create revision, which a guarded write can also
  * compare in its own transaction (docs/fencing.md).
  */
 #include "engines/etcd/attempts.h"
+#include "engines/etcd/breaks.h"
 #include "engines/etcd/claims.h"
 #include "engines/etcd/examine.h"
 #include "engines/etcd/leases.h"
@@ -91,6 +92,8 @@ static int open_session(struct snib__session *session, snib_error *err)
     snib__list_init(&e->stock);
     snib__list_init(&e->doomed);
     snib__list_init(&e->queries);
+    snib__list_init(&e->heard);
+    snib__list_init(&e->unheard);
     etcd_cluster_init(&e->cluster, &cluster_upcalls, e);
     int rc = etcd_settings_read(e, err);
     if (e->cluster.count < 2) {
@@ -146,7 +149,7 @@ static int64_t least(int64_t a, int64_t b)
 /* Whatever is due; when to come back. */
 static int64_t keep_time(struct etcd *e, int64_t now_ns)
 {
-    int64_t watch = etcd_watch_keep_time(e, now_ns);
+    int64_t watch = least(etcd_watch_keep_time(e, now_ns), etcd_breaks_keep_time(e, now_ns));
     int64_t stock = etcd_leases_next(e);
     int64_t next = etcd_attempts_keep_time(e, now_ns);
     next = least(next, etcd_leases_keep_time(e, now_ns));

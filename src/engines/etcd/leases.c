@@ -13,7 +13,7 @@
  * also by one that was stopped, has been replaced and has just woken up. So a keep-alive counts
  * only if a linearizable request that was sent after it was answered with the same raft term: then
  * there was no newer leader when the keep-alive was sent, and one that came later begins by giving
- * every lease its full time.
+ * every lease its full time. What counts then is the ttl of that answer, not the one of the grant.
  *
  * What is in stock is not kept alive; it is revoked when it has not been used for a while.
  */
@@ -33,6 +33,7 @@ enum {
     STATUS_NOT_FOUND = 5,
     STATUS_PRECONDITION = 9
 };
+#define LONGEST_S (366LL * 86400)
 
 static int64_t now_ns(void)
 {
@@ -80,11 +81,17 @@ bool etcd_lease_settle(struct etcd *e, struct etcd_lease *l)
         return false;
     }
     l->since = l->kept;
+    l->granted_ms = l->kept_ms;
     l->kept_term = 0;
     return true;
 }
 
 /* ---- Granting --------------------------------------------------------------------------- */
+
+static int64_t in_ms(int64_t ttl_s)
+{
+    return (ttl_s < LONGEST_S ? ttl_s : LONGEST_S) * 1000;
+}
 
 static void on_grant(struct etcd_call *k)
 {
@@ -102,7 +109,7 @@ static void on_grant(struct etcd_call *k)
         if (reply) {
             etcd_lease_proof(e, k, reply->header);
         }
-        l->granted_ms = (ttl_s < 366LL * 86400 ? ttl_s : 366LL * 86400) * 1000;
+        l->granted_ms = in_ms(ttl_s);
         l->since = k->first_sent;
     }
     if (l->doomed) {
@@ -170,6 +177,15 @@ static void leave_stock(struct etcd *e, struct etcd_lease *l)
     e->stock_count--;
 }
 
+struct etcd_lease *etcd_lease_new(struct etcd *e, struct etcd_claim *b, int64_t ttl_ms)
+{
+    struct etcd_lease *l = ask(e, (ttl_ms + 999) / 1000);
+    if (l) {
+        l->claim = b;
+    }
+    return l;
+}
+
 struct etcd_lease *etcd_lease_take(struct etcd *e, struct etcd_claim *b, int64_t ttl_ms)
 {
     int64_t ttl_s = (ttl_ms + 999) / 1000;
@@ -183,11 +199,9 @@ struct etcd_lease *etcd_lease_take(struct etcd *e, struct etcd_claim *b, int64_t
         }
     }
     if (!l) {
-        l = ask(e, ttl_s);
+        return etcd_lease_new(e, b, ttl_ms);
     }
-    if (l) {
-        l->claim = b;
-    }
+    l->claim = b;
     return l;
 }
 
@@ -295,6 +309,7 @@ static void on_kept(struct etcd_call *k, const ProtobufCMessage *message)
     } else if (k->sent.boot_ns >= l->kept.boot_ns) {
         l->kept = k->sent;
         l->kept_term = reply->header ? reply->header->raft_term : 0;
+        l->kept_ms = in_ms(reply->ttl);
         (void)etcd_lease_settle(e, l);
     }
     if (l->claim) {

@@ -17,6 +17,9 @@ extern const struct etcd_lease_upcalls etcd_lease_upcalls; /* claims.c */
  * memory. */
 struct etcd_lease *etcd_lease_take(struct etcd *, struct etcd_claim *, int64_t ttl_ms);
 
+/* The same, never from stock: its time begins after this call. */
+struct etcd_lease *etcd_lease_new(struct etcd *, struct etcd_claim *, int64_t ttl_ms);
+
 /* The claim is done with it: back into stock if it is clean, else it is revoked. */
 void etcd_lease_give(struct etcd *, struct etcd_lease *);
 

@@ -6,8 +6,9 @@
  * follows from the order of the create revisions.
  *
  * A break writes who wants it into the holder's own value, on condition that it is still that
- * holder's key; its lease stays. The holder finds it at its next renewal, which looks at the key.
- * Then it is watched until it is gone. With force the key is deleted on the same condition.
+ * holder's key; its lease stays. The holder finds it at its next renewal, which looks at the key
+ * (or at once: breaks.c). Then it is looked at until it is gone. With force the key is deleted on
+ * the same condition, after the holder could read there who did it.
  */
 #include "engines/etcd/queries.h"
 
@@ -270,7 +271,7 @@ static void on_removed(struct etcd_call *k)
     const Pb__TxnResponse *txn = (const Pb__TxnResponse *)k->reply;
     if (!good(k)) {
         fail(e, q, k);
-    } else if (txn->succeeded) {
+    } else if (txn->succeeded || q->marked) { /* or it has gone by itself, as it was told to */
         finish(q, SNIB_OK, 0, NULL);
     } else {
         finish(q, k->repeated ? SNIB_EUNKNOWN : SNIB_ELOST, 0,
@@ -289,7 +290,7 @@ static void on_marked(struct etcd_call *k)
         finish(q, SNIB_ELOST, 0, "that token holds no longer");
     } else {
         q->marked = true;
-        q->check_ns = snib__now().boot_ns + CHECK_NS;
+        q->check_ns = snib__now().boot_ns + (q->query->force ? 0 : CHECK_NS);
     }
 }
 
@@ -299,7 +300,7 @@ static void still_there(struct etcd *e, struct etcd_query *q, const Pb__KeyValue
     char text[ETCD_VALUE_MAX], why[300];
     int64_t now = snib__now().boot_ns;
     etcd_value_read(&value, &kv->value);
-    if (q->query->force) {
+    if (q->query->force && (q->marked || value.broken[0] || !value.who[0])) {
         submit(e, q, etcd_request_remove(e, &kv->key, kv->create_revision), on_removed);
     } else if (!value.who[0]) {
         finish(q, SNIB_EBUSY, 0,

@@ -278,12 +278,12 @@ struct etcd_call *etcd_request_proof(struct etcd *e, const struct etcd_claim *co
 
 struct etcd_call *etcd_request_swap(struct etcd *e, const struct etcd_claim *b, int64_t lease)
 {
-    char value[ETCD_VALUE_MAX];
-    struct op put;
-    Pb__RequestOp *ops = &put.base;
-    value_of(value, e, b->claim);
-    op_put(&put, b->key, value, lease);
-    return if_created(e, bytes(b->key), b->mine, &ops, 1);
+    struct op put, show;
+    Pb__RequestOp *ops[2] = {&put.base, &show.base};
+    op_put(&put, b->key, "", lease);
+    put.of.put.ignore_value = true; /* somebody may have broken it: that is in there */
+    op_range(&show, b->key, NULL, 0);
+    return if_created(e, bytes(b->key), b->mine, ops, 2);
 }
 
 static void op_note(struct op *o, char number[24], char last[ETCD_BASE_MAX], const struct etcd *e,
@@ -427,18 +427,20 @@ struct etcd_call *etcd_request_watch(struct etcd *e)
     return k;
 }
 
-bool etcd_request_watch_add(struct etcd_call *k, const char *base, int64_t id)
+bool etcd_request_watch_add(struct etcd_call *k, const char *key, bool below, int64_t id)
 {
     char end[ETCD_BASE_MAX];
     Pb__WatchRequest request = PB__WATCH_REQUEST__INIT;
     Pb__WatchCreateRequest create = PB__WATCH_CREATE_REQUEST__INIT;
     Pb__WatchCreateRequest__Filter no_put = PB__WATCH_CREATE_REQUEST__FILTER__NOPUT;
-    etcd_key_end(end, base);
-    create.key = bytes(base);
-    create.range_end = bytes(end);
-    create.n_filters = 1;
-    create.filters = &no_put;
-    create.prev_kv = true;
+    create.key = bytes(key);
+    if (below) {
+        etcd_key_end(end, key);
+        create.range_end = bytes(end);
+        create.n_filters = 1;
+        create.filters = &no_put;
+        create.prev_kv = true;
+    }
     create.watch_id = id;
     request.request_case = PB__WATCH_REQUEST__REQUEST_CREATE;
     request.create = &create;

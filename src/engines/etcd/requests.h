@@ -24,7 +24,7 @@ struct etcd_call *etcd_request_list(struct etcd *, const struct etcd_claim *);
 struct etcd_call *etcd_request_proof(struct etcd *, const struct etcd_claim *const claims[],
                                      size_t n);
 
-/* Put the key under another lease, if it is ours. */
+/* Put the key under another lease, if it is ours, and show it; what it says stays. */
 struct etcd_call *etcd_request_swap(struct etcd *, const struct etcd_claim *, int64_t lease);
 
 /* Write the token down, if it is ours. */
@@ -42,7 +42,8 @@ struct etcd_call *etcd_request_mark(struct etcd *, const ProtobufCBinaryData *ke
                                     const char *value);
 
 struct etcd_call *etcd_request_watch(struct etcd *);
-bool etcd_request_watch_add(struct etcd_call *, const char *base, int64_t id);
+/* `below`: deletions of all keys that begin with `key`; else everything about that one. */
+bool etcd_request_watch_add(struct etcd_call *, const char *key, bool below, int64_t id);
 bool etcd_request_watch_cancel(struct etcd_call *, int64_t id);
 
 struct etcd_call *etcd_request_status(struct etcd *);

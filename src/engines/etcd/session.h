@@ -36,6 +36,7 @@ struct etcd_lease {
     struct snib__instant since; /* it lives for granted_ms from here, proven */
     struct snib__instant kept;  /* when the last keep-alive was sent */
     uint64_t kept_term;         /* what answered it; 0: nothing did yet */
+    int64_t kept_ms;            /* the ttl of that answer */
     int keeping;                /* keep-alives under way */
     bool gone;                  /* the cluster does not know it */
     bool unclean; /* something may still be put under it: never used again, but revoked */
@@ -95,6 +96,10 @@ struct etcd_claim {
     int64_t due_ns;              /* in line: the next keep-alive */
     struct etcd_name *name;
     struct snib__list in_name;
+    bool listens;                /* it is in one of the two lists of breaks.c */
+    int64_t listen_ns;           /* not watched before */
+    int64_t own_watch;           /* of its key; 0: none */
+    struct snib__list in_breaks; /* only while `listens` */
 };
 
 /* In session->state. */
@@ -118,7 +123,8 @@ struct etcd {
     struct etcd_call *watch;
     int64_t watch_ids;
     struct snib__list queries;
-    bool dirty; /* something was submitted */
+    struct snib__list heard, unheard; /* holders that listen: whose keys are watched, and others */
+    int watched;                      /* how many are */
 };
 
 static inline struct etcd *etcd_of(struct snib__session *session)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Watches, all on one stream: of names, and of single keys for breaks.c.
+ *
  * One watch per name, kept for as long as the name is in use here and a while longer.
  *
  * A watch that begins in the past waits for a sweep of the server, about 100 ms; one that begins
@@ -68,12 +70,16 @@ bool etcd_watch_join(struct etcd *e, struct etcd_claim *b)
     return true;
 }
 
-static void drop(struct etcd *e, struct etcd_name *n)
+static void end_watch(struct etcd *e, int64_t id)
 {
-    if (n->watch_id && e->watch && etcd_request_watch_cancel(e->watch, n->watch_id) &&
-        e->watch->connection) {
+    if (id && e->watch && etcd_request_watch_cancel(e->watch, id) && e->watch->connection) {
         etcd_connection_resume(e->watch->connection, e->watch);
     }
+}
+
+static void drop(struct etcd *e, struct etcd_name *n)
+{
+    end_watch(e, n->watch_id);
     snib__table_remove(&e->names, &n->entry);
     free(n);
 }
@@ -131,8 +137,6 @@ static void on_delete(struct etcd *e, struct etcd_name *n, const Pb__Event *even
     }
 }
 
-static void begin(struct etcd *e, struct etcd_name *n);
-
 /* Also one that was never there: refused by auth, it carries -1. */
 static void on_canceled(struct etcd *e, struct etcd_name *n)
 {
@@ -162,6 +166,7 @@ static void on_message(struct etcd_call *k, const ProtobufCMessage *message)
     const Pb__WatchResponse *r = (const Pb__WatchResponse *)message;
     struct etcd_name *n = r->watch_id < 0 ? oldest_pending(e) : by_id(e, r->watch_id);
     if (!n) {
+        etcd_watch_upcalls.heard(e, r);
         return;
     }
     if (r->created && !r->canceled && r->header) {
@@ -185,40 +190,54 @@ static void on_end(struct etcd_call *k)
     for (struct snib__entry *entry = NULL; (entry = snib__table_next(&e->names, entry)) != NULL;) {
         on_canceled(e, SNIB__OF(entry, struct etcd_name, entry));
     }
+    etcd_watch_upcalls.deaf(e);
 }
 
 /* ---- Beginning -------------------------------------------------------------------------- */
 
-static void begin(struct etcd *e, struct etcd_name *n)
+/* One more watch on the stream that all of them share; its number. 0: no memory, or no stream to be
+ * had. With one stream for everything, keep-alives and what is asked with them must do. */
+static int64_t add(struct etcd *e, const char *key, bool below)
 {
     struct etcd_connection *link = etcd_cluster_joined(&e->cluster);
-    if (n->watch_id || (link && link->greeted && etcd_connection_streams(link) < 2)) {
-        return; /* with one stream for everything, keep-alives and their listings must do */
+    if (link && link->greeted && etcd_connection_streams(link) < 2) {
+        return 0;
     }
-    if (!e->watch) {
-        e->watch = etcd_request_watch(e);
-        if (!e->watch) {
-            return;
+    struct etcd_call *k = e->watch ? e->watch : etcd_request_watch(e);
+    if (!k || !etcd_request_watch_add(k, key, below, e->watch_ids + 1)) {
+        if (k && k != e->watch) {
+            etcd_call_free(k);
         }
-        e->watch->message = on_message;
-        e->watch->end = on_end;
-        if (!etcd_request_watch_add(e->watch, n->base, e->watch_ids + 1)) {
-            etcd_call_free(e->watch);
-            e->watch = NULL;
-            return;
-        }
-        etcd_cluster_submit(&e->cluster, e->watch);
-    } else {
-        if (!etcd_request_watch_add(e->watch, n->base, e->watch_ids + 1)) {
-            return;
-        }
-        if (e->watch->connection) {
-            etcd_connection_resume(e->watch->connection, e->watch);
-        }
+        return 0;
     }
-    n->watch_id = ++e->watch_ids;
-    n->created = 0;
-    n->gone_count = 0;
+    if (k != e->watch) {
+        e->watch = k;
+        k->message = on_message;
+        k->end = on_end;
+        etcd_cluster_submit(&e->cluster, k);
+    } else if (k->connection) {
+        etcd_connection_resume(k->connection, k);
+    }
+    return ++e->watch_ids;
+}
+
+static void begin(struct etcd *e, struct etcd_name *n)
+{
+    if (!n->watch_id) {
+        n->watch_id = add(e, n->base, true);
+        n->created = 0;
+        n->gone_count = 0;
+    }
+}
+
+int64_t etcd_watch_key(struct etcd *e, const char *key)
+{
+    return add(e, key, false);
+}
+
+void etcd_watch_key_end(struct etcd *e, int64_t id)
+{
+    end_watch(e, id);
 }
 
 void etcd_watch_want(struct etcd *e, struct etcd_claim *b)
