@@ -3,14 +3,16 @@
  * Three members: leaders that die, members that stop or are cut off, and a leader that is none any
  * more.
  */
+#include "etcd_links.h"
 #include "etcd_world.h"
 #include "overlap.h"
 
 #include <signal.h>
 
-enum { MEMBERS = 3 };
+enum { MEMBERS = ETCD_MEMBERS };
 
 static struct server members[MEMBERS];
+static struct etcd_links *links; /* where one is cut off */
 
 static void url_of(char url[300], const char *parameters)
 {
@@ -100,6 +102,11 @@ static void crew_end(struct crew *crew, const pid_t pids[], int count)
     overlap_assert(crew->log);
 }
 
+static bool has_waiter(void *member)
+{
+    return etcd_keys(member, "name/") == 2;
+}
+
 static bool nothing_left(void *arg)
 {
     return etcd_keys(arg, "name/") == 0 && etcd_leases(arg) == 0;
@@ -110,7 +117,6 @@ static void disturb(void (*hurt)(struct server *), void (*mend)(struct server *)
 {
     enum { WORKERS = 3 };
     pid_t pids[WORKERS];
-    server_etcd_cluster(members, MEMBERS, NULL);
     struct crew *crew = crew_start(pids, WORKERS);
     CHECK(check_until(has_worked, crew, 2 * LONG_MS));
     int hit = leader();
@@ -125,17 +131,102 @@ static void disturb(void (*hurt)(struct server *), void (*mend)(struct server *)
 
 TEST_LIMIT(a_killed_leader_stops_nobody_for_long, 120)
 {
+    server_etcd_cluster(members, MEMBERS, NULL);
     disturb(server_kill, server_start, true);
 }
 
 TEST_LIMIT(a_stopped_leader_stops_nobody_for_long, 120)
 {
+    server_etcd_cluster(members, MEMBERS, NULL);
     disturb(server_pause, server_resume, true);
 }
 
 TEST_LIMIT(a_stopped_follower_stops_nobody_for_long, 120)
 {
+    server_etcd_cluster(members, MEMBERS, NULL);
     disturb(server_pause, server_resume, false);
+}
+
+static void cut_off(struct server *member)
+{
+    etcd_links_cut(links, (int)(member - members));
+}
+
+static void mend(struct server *member)
+{
+    (void)member;
+    etcd_links_mend(links);
+}
+
+/* It goes on talking to clients, which must leave it. */
+TEST_LIMIT(a_leader_that_is_cut_off_stops_nobody_for_long, 120)
+{
+    links = etcd_links_start(members);
+    disturb(cut_off, mend, true);
+    etcd_links_end(links);
+}
+
+TEST_LIMIT(a_follower_that_is_cut_off_stops_nobody_for_long, 120)
+{
+    links = etcd_links_start(members);
+    disturb(cut_off, mend, false);
+    etcd_links_end(links);
+}
+
+/* ---- Behind a member that is cut off ----------------------------------------------------- */
+
+/* The holder knows that member alone, which takes its keep-alives as long as it believes to lead;
+ * the others elect a leader, and let the next one in. */
+static void hold_behind_a_cut(bool leads)
+{
+    enum { ROUNDS = 3 };
+    struct waiter *waiters[ROUNDS];
+    pid_t pids[ROUNDS];
+    char url[300];
+    links = etcd_links_start(members);
+    for (int round = 0; round < ROUNDS; round++) {
+        waiters[round] = waiter_new("");
+        pids[round] = check_spawn(wait_in_line, waiters[round]);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        struct waiter *w = waiters[round];
+        int cut = leads ? leader() : (leader() + 1) % MEMBERS;
+        snprintf(w->url, sizeof w->url, "etcd://127.0.0.1:%d,127.0.0.1:%d?ttl=4s",
+                 members[(cut + 1) % MEMBERS].port, members[(cut + 2) % MEMBERS].port);
+        snprintf(url, sizeof url, "etcd://127.0.0.1:%d?ttl=4s&timeout=2s", members[cut].port);
+        snib *client = client_of(url);
+        snib_lease *lease = take(client, "name", NULL);
+        uint64_t token = snib_token(lease);
+        check_flag_set(&w->go);
+        CHECK(check_until(has_waiter, &members[(cut + 1) % MEMBERS], LONG_MS));
+        check_sleep_ms(450 * round); /* at another point between two renewals */
+        etcd_links_cut(links, cut);
+        while (snib_left_ms(lease) > 0) {
+            CHECK(!check_flag_is_set(&w->held));
+            check_sleep_ms(2);
+        }
+        int64_t stopped_ns = check_now_ns();
+        check_flag_wait(&w->held, 2 * LONG_MS);
+        CHECK_INT(atomic_load(&w->held_ns), >, stopped_ns - 2000000);
+        CHECK_UINT(atomic_load(&w->token), >, token);
+        etcd_links_mend(links);
+        CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+        check_flag_set(&w->let_go);
+        check_join(pids[round], LONG_MS);
+        snib_close(client);
+        CHECK(check_until(nothing_left, &members[cut], 2 * LONG_MS));
+    }
+    etcd_links_end(links);
+}
+
+TEST_LIMIT(behind_a_leader_that_is_cut_off_a_lock_ends_in_time, 150)
+{
+    hold_behind_a_cut(true);
+}
+
+TEST_LIMIT(behind_a_follower_that_is_cut_off_a_lock_ends_in_time, 150)
+{
+    hold_behind_a_cut(false);
 }
 
 /* ---- A leader that is none any more ----------------------------------------------------- */

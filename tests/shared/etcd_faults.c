@@ -275,6 +275,51 @@ TEST(a_client_that_is_cut_off_stops_believing_before_another_has_it)
     CHECK_INT(etcd_keys(&etcd, "name/"), ==, 0);
 }
 
+/* If the answer is lost, the key may be under the new lease already: that one must not be older
+ * than the question. */
+TEST(a_shorter_ttl_whose_answer_is_lost_does_not_outlive_the_key)
+{
+    struct server etcd;
+    struct proxy proxy;
+    server_etcd(&etcd, NULL);
+    proxy_start(&proxy, etcd.port);
+    snib *client = client_at(proxy.port, "ttl=60s&timeout=2s");
+    snib_options brief = SNIB_OPTIONS;
+    brief.ttl_ms = 4000;
+    give(take(client, "warm", &brief)); /* the first lease of a client is never kept, */
+    give(take(client, "warm", &brief)); /* the second one is */
+    check_sleep_ms(1500);               /* and has aged */
+    snib_lease *lease = take(client, "name", NULL);
+    proxy_set(&proxy, PROXY_TO_CLIENT, PROXY_STALL, 0);
+    CHECK_INT(snib_renew(lease, 4000, NULL), ==, SNIB_EUNKNOWN);
+    while (snib_left_ms(lease) > 0) {
+        int there = etcd_keys(&etcd, "name/");
+        CHECK(there == 1 || snib_left_ms(lease) <= 0);
+        check_sleep_ms(5);
+    }
+    proxy_heal(&proxy);
+    (void)snib_release(&lease, NULL);
+    snib_close(client);
+}
+
+/* A break is written into the key; another ttl puts the key anew, and must not wipe it out. */
+TEST(a_break_is_not_lost_when_the_ttl_changes)
+{
+    struct server etcd;
+    server_etcd(&etcd, NULL);
+    snib *client = client_at(etcd.port, "ttl=60s"), *other = client_at(etcd.port, "timeout=200ms");
+    snib_lease *lease = take(client, "name", NULL);
+    char why[200];
+    CHECK_INT(snib_break(other, "name", snib_token(lease), NULL), ==, SNIB_EBUSY);
+    CHECK_INT(snib_renew(lease, 30000, NULL), ==, SNIB_ELOST);
+    CHECK_INT(snib_reason(lease, why, sizeof why), ==, SNIB_OK);
+    CHECK(strstr(why, "broken by") != NULL);
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    snib_close(other);
+    snib_close(client);
+    CHECK_INT(etcd_keys(&etcd, "name/"), ==, 0);
+}
+
 TEST(what_is_not_etcd_is_said)
 {
     struct server redis;

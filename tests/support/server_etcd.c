@@ -79,19 +79,30 @@ static bool is_up(void *arg)
     return is_healthy(arg, NULL);
 }
 
-void server_etcd_cluster(struct server members[], int count, const char *const extra[])
+void server_etcd_cluster_init(struct server members[], int count)
 {
-    char cluster[512] = "";
     for (int i = 0; i < count; i++) {
         char name[32];
         snprintf(name, sizeof name, "member%d", i);
         server_init(&members[i], name);
+    }
+}
+
+void server_etcd_cluster_start(struct server members[], int count, const int peers[],
+                               const char *const extra[])
+{
+    char cluster[512] = "";
+    for (int i = 0; i < count; i++) {
         size_t used = strlen(cluster);
         snprintf(cluster + used, sizeof cluster - used, "%s%s=http://127.0.0.1:%d", i ? "," : "",
-                 name, members[i].ports[1]);
+                 members[i].name, peers != NULL ? peers[i] : members[i].ports[1]);
     }
     for (int i = 0; i < count; i++) {
         prepare(&members[i], cluster, extra);
+        if (peers != NULL) {
+            server_argument(&members[i], "--initial-advertise-peer-urls=http://127.0.0.1:%d",
+                            peers[i]);
+        }
         server_start(&members[i]); /* listens; it has no leader before the others are there */
     }
     for (int i = 0; i < count; i++) {
@@ -99,4 +110,10 @@ void server_etcd_cluster(struct server members[], int count, const char *const e
             FAIL("%s has no leader", members[i].name);
         }
     }
+}
+
+void server_etcd_cluster(struct server members[], int count, const char *const extra[])
+{
+    server_etcd_cluster_init(members, count);
+    server_etcd_cluster_start(members, count, NULL, extra);
 }

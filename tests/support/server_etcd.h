@@ -11,7 +11,11 @@
 void server_etcd(struct server *server, const char *const extra[]);
 
 /* Several members of one cluster, which has a leader. Their ports are theirs: none is tried again
- * on others. */
+ * on others. In two steps: their ports are known, they run. `peers`: where the others reach each of
+ * them; NULL: at ports[1]. */
+void server_etcd_cluster_init(struct server members[], int count);
+void server_etcd_cluster_start(struct server members[], int count, const int peers[],
+                               const char *const extra[]);
 void server_etcd_cluster(struct server members[], int count, const char *const extra[]);
 
 #endif
