@@ -46,7 +46,6 @@ int engine_many(void);
 unsigned engine_traits(void);
 
 bool on_file(void);
-bool with_synced_writes(void); /* the server answers when the disk has it */
 bool with_shared(void);
 bool with_counted(void);
 bool with_fairness(void);

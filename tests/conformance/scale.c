@@ -66,13 +66,12 @@ TEST_LIMIT(a_client_closes_with_very_many_leases_of_one_name, 90)
     snib_close(client);
 }
 
-/* Where each name needs a descriptor, a file and a page of the disk, or two writes that are synced
- * to it, a tenth must do. */
+/* Where each name needs a descriptor, a file and a page of the disk, a tenth must do. */
 static int how_many(void)
 {
     struct rlimit limit;
     if (!on_file()) {
-        return with_synced_writes() ? MANY / 10 : MANY;
+        return MANY;
     }
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     limit.rlim_cur = limit.rlim_max;
