@@ -221,7 +221,8 @@ static void stand(struct etcd *e, struct etcd_claim *b, const struct view *v)
     etcd_watch_want(e, b);
 }
 
-/* Take off what was deleted since the listing. False: not all of that is known. */
+/* Take off what was deleted since the listing. False: not all of that is known, or not of all
+ * whether it was ahead (a compaction hides that), and nothing is taken off. */
 static bool catch_up(struct etcd_claim *b)
 {
     const struct etcd_name *n = b->name;
@@ -229,13 +230,19 @@ static bool catch_up(struct etcd_claim *b)
     if (!n || !etcd_watch_covers(n, b->seen)) {
         return false;
     }
+    int64_t ahead = b->ahead, seen = b->seen;
     for (size_t i = n->gone_count > room ? n->gone_count - room : 0; i < n->gone_count; i++) {
         const struct etcd_gone *g = &n->gone[i % room];
+        if (g->at > b->seen && !g->created) {
+            return false;
+        }
         if (g->at > b->seen) {
-            b->ahead -= g->created < b->mine && in_the_way(b->claim->mode, g->class);
-            b->seen = g->at;
+            ahead -= g->created < b->mine && in_the_way(b->claim->mode, g->class);
+            seen = g->at;
         }
     }
+    b->ahead = ahead;
+    b->seen = seen;
     return true;
 }
 

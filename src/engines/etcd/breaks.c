@@ -140,7 +140,8 @@ void etcd_breaks_heard(struct etcd *e, const Pb__WatchResponse *r)
     }
     for (size_t i = 0; i < r->n_events; i++) {
         const Pb__Event *event = r->events[i];
-        if (event->type == PB__EVENT__TYPE__DELETE) {
+        if (event->type == PB__EVENT__TYPE__DELETE && event->kv &&
+            event->kv->mod_revision > b->mine) {
             lose(e, b, "the key is gone from the cluster");
             return;
         }

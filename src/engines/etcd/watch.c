@@ -128,7 +128,9 @@ static void on_delete(struct etcd *e, struct etcd_name *n, const Pb__Event *even
         after = l->after;
         if (event->kv->key.len == strlen(b->key) &&
             memcmp(event->kv->key.data, b->key, event->kv->key.len) == 0) {
-            etcd_watch_upcalls.deleted(e, b);
+            if (b->mine && gone.at > b->mine) { /* else it is an earlier one, of the same lease */
+                etcd_watch_upcalls.deleted(e, b);
+            }
         } else if (gone.created) {
             etcd_watch_upcalls.ahead(e, b, &gone);
         } else {

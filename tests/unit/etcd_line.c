@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who stands in line believes only what it was told: a grant out of turn would go to the core, of
+ * which there is none here.
+ */
+#include "check.h"
+#include "engines/etcd/attempts.h"
+#include "engines/etcd/cluster.h"
+#include "engines/etcd/watch.h"
+
+static void on_moved(void *owner)
+{
+    (void)owner;
+}
+
+static const struct etcd_cluster_upcalls upcalls = {.moved = on_moved};
+
+/* In line behind two, whose deletions are seen from revision 10 on. */
+struct line {
+    struct etcd etcd;
+    struct snib__session session;
+    struct snib__claim claim;
+    struct etcd_claim mine;
+    struct etcd_lease lease;
+    struct etcd_name name;
+};
+
+static void stand_in_line(struct line *line)
+{
+    line->claim = (struct snib__claim){.session = &line->session,
+                                       .name = "name",
+                                       .label = "",
+                                       .mode = SNIB_EXCLUSIVE,
+                                       .permits = 1};
+    line->lease = (struct etcd_lease){.id = 7, .granted_ms = 8000, .claim = &line->mine};
+    line->name = (struct etcd_name){.watch_id = 1, .created = 5};
+    line->mine = (struct etcd_claim){.claim = &line->claim,
+                                     .phase = ETCD_QUEUED,
+                                     .lease = &line->lease,
+                                     .mine = 10,
+                                     .seen = 10,
+                                     .ahead = 2,
+                                     .name = &line->name};
+    line->etcd.session = &line->session;
+    etcd_cluster_init(&line->etcd.cluster, &upcalls, &line->etcd);
+    line->etcd.cluster.count = 1;
+    line->etcd.cluster.timeout_ms = 1000;
+}
+
+static void see(struct line *line, int64_t at, int64_t created)
+{
+    struct etcd_gone gone = {.at = at, .created = created, .class = ETCD_EXCLUSIVE};
+    line->name.gone[line->name.gone_count++] = gone;
+    etcd_attempt_ahead(&line->etcd, &line->mine, &gone);
+}
+
+static void leave(struct line *line)
+{
+    CHECK_INT(line->mine.phase, ==, ETCD_QUEUED);
+    etcd_cluster_close(&line->etcd.cluster);
+}
+
+TEST(one_less_is_ahead_for_each_that_goes)
+{
+    static struct line line;
+    stand_in_line(&line);
+    see(&line, 11, 8);
+    CHECK_INT(line.mine.ahead, ==, 1);
+    CHECK(!line.mine.listing);
+    leave(&line);
+}
+
+TEST(those_who_stood_behind_do_not_count)
+{
+    static struct line line;
+    stand_in_line(&line);
+    see(&line, 12, 11);
+    see(&line, 14, 13);
+    CHECK_INT(line.mine.ahead, ==, 2);
+    leave(&line);
+}
+
+/* The revision before the deletion was compacted away: nobody says who it was. */
+TEST(one_that_may_have_stood_behind_does_not_count)
+{
+    static struct line line;
+    stand_in_line(&line);
+    see(&line, 11, 8);
+    see(&line, 12, 0);
+    CHECK_INT(line.mine.ahead, ==, 1);
+    CHECK(line.mine.listing); /* it asks instead */
+    leave(&line);
+}
+
+TEST(what_was_deleted_before_the_listing_does_not_count)
+{
+    static struct line line;
+    stand_in_line(&line);
+    line.mine.seen = 20;
+    see(&line, 11, 8);
+    CHECK_INT(line.mine.ahead, ==, 2);
+    leave(&line);
+}
