@@ -302,6 +302,31 @@ TEST(a_shorter_ttl_whose_answer_is_lost_does_not_outlive_the_key)
     snib_close(client);
 }
 
+static void ignore(const snib_event *event, void *arg)
+{
+    (void)event, (void)arg;
+}
+
+/* Its next renewal comes later than anybody waits for here. */
+TEST(a_holder_that_listens_hears_of_a_break_after_its_connection_was_lost)
+{
+    struct server etcd;
+    server_etcd(&etcd, NULL);
+    snib *client = client_at(etcd.port, "ttl=400s&max-lease=400s");
+    snib_options listening = SNIB_OPTIONS;
+    listening.wait_ms = check_ms(LONG_MS);
+    listening.on_event = ignore;
+    snib_lease *lease = take(client, "name", &listening);
+    check_sleep_ms(800); /* its key is watched by now */
+    restart_hard(&etcd);
+    snib *other = client_at(etcd.port, "timeout=500ms");
+    CHECK_INT(snib_break(other, "name", snib_token(lease), NULL), ==, SNIB_EBUSY);
+    CHECK(check_until(is_lost, lease, LONG_MS));
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
+    snib_close(other);
+    snib_close(client);
+}
+
 /* A break is written into the key; another ttl puts the key anew, and must not wipe it out. */
 TEST(a_break_is_not_lost_when_the_ttl_changes)
 {
