@@ -101,3 +101,32 @@ TEST(what_was_deleted_before_the_listing_does_not_count)
     CHECK_INT(line.mine.ahead, ==, 2);
     leave(&line);
 }
+
+/* A lease is used again, and gives its next key the name of the one before. */
+TEST(a_late_word_of_an_earlier_key_of_the_same_lease_is_no_loss)
+{
+    static struct line line;
+    static char key[] = "name/694d8f31ab402c07";
+    Pb__WatchResponse response = PB__WATCH_RESPONSE__INIT;
+    Pb__Event event = PB__EVENT__INIT, *events = &event;
+    Pb__KeyValue kv = PB__KEY_VALUE__INIT, before = PB__KEY_VALUE__INIT;
+    stand_in_line(&line);
+    strcpy(line.mine.key, key);
+    line.mine.name = NULL;
+    CHECK(etcd_watch_join(&line.etcd, &line.mine));
+    etcd_watch_want(&line.etcd, &line.mine);
+    kv.key = (ProtobufCBinaryData){.len = strlen(key), .data = (uint8_t *)key};
+    kv.mod_revision = 9;
+    before.create_revision = 6;
+    event.type = PB__EVENT__TYPE__DELETE;
+    event.kv = &kv;
+    event.prev_kv = &before;
+    response.watch_id = line.mine.name->watch_id;
+    response.n_events = 1;
+    response.events = &events;
+    line.etcd.watch->message(line.etcd.watch, &response.base);
+    CHECK_UINT(line.mine.name->gone_count, ==, 1); /* heard, */
+    CHECK_INT(line.mine.mine, ==, 10);             /* and not taken for ours */
+    leave(&line);
+    etcd_watch_close(&line.etcd);
+}
