@@ -212,6 +212,9 @@ static void on_swap(struct etcd_call *k)
         return;
     }
     b->swapping = false;
+    if (b->phase == ETCD_RELEASING) {
+        return; /* both are revoked, whichever has the key */
+    }
     if (k->outcome != ETCD_ANSWERED || k->status != 0 || !txn) {
         /* either lease may have the key: the next renewal tries again, the release ends both */
         if (b->renewing) {
@@ -324,7 +327,12 @@ static void on_revoked(struct etcd *e, struct etcd_claim *b, const struct etcd_c
     b->lease = NULL;
     if (k->outcome != ETCD_ANSWERED || (k->status != 0 && k->status != STATUS_NOT_FOUND)) {
         end_release(e, b, SNIB__UNKNOWN, etcd_error_text(e, k, text));
-    } else if (k->status == STATUS_NOT_FOUND && b->was_held) {
+    } else if (b->next) { /* the key may be under that one: it is free when both are gone */
+        b->lease = b->next;
+        b->next = NULL;
+        b->freed = k->status == 0;
+        etcd_lease_doom(e, b->lease);
+    } else if (k->status == STATUS_NOT_FOUND && b->was_held && !b->freed) {
         end_release(e, b, k->repeated ? SNIB__UNKNOWN : SNIB__LOST, NULL);
     } else {
         end_release(e, b, SNIB__FREED, NULL);
@@ -448,6 +456,10 @@ void etcd_claims_release(struct snib__claim *claim)
     b->phase = ETCD_RELEASING;
     b->renewing = b->listing = b->asking = false;
     etcd_breaks_unlisten(e, b);
+    if (b->next && !b->next->granted_ms) { /* nothing was put under it */
+        b->next->claim = NULL;             /* into stock, or away, when it is granted */
+        b->next = NULL;
+    }
     if (claim->adopted) {
         b->was_held = true;
         release_adopted(e, b);

@@ -80,6 +80,7 @@ struct etcd_claim {
     struct etcd_lease *lease;
     struct etcd_lease *next; /* a renewal wants another ttl: the key is being put under this one */
     bool swapping;           /* ... and the transaction is under way */
+    bool freed;              /* a release: the first of the two leases was there, and is revoked */
     char key[ETCD_KEY_MAX];
     int64_t mine; /* create revision; 0: not known */
     bool sent;    /* something may be at the cluster */
