@@ -305,32 +305,6 @@ TEST(a_shorter_ttl_whose_answer_is_lost_does_not_outlive_the_key)
     CHECK_INT(etcd_keys(&etcd, "name/"), ==, 0);
 }
 
-/* Which lease has the key is not known then: the release must end both, and be answered. */
-TEST(a_release_while_the_key_is_put_under_another_lease_frees_it)
-{
-    struct server etcd;
-    struct proxy proxy;
-    server_etcd(&etcd, NULL);
-    proxy_start(&proxy, etcd.port);
-    for (int round = 0; round < 4; round++) {
-        snib *client = client_at(proxy.port, "ttl=60s&timeout=1s");
-        give(take(client, "warm", NULL));
-        snib_lease *lease = take(client, "name", NULL);
-        check_sleep_ms(100); /* nothing is on its way */
-        proxy_after(&proxy, PROXY_TO_CLIENT, (uint64_t)round, PROXY_TURNS, PROXY_THEN_STALL);
-        int code = snib_renew(lease, 30000, NULL);
-        CHECK(code == SNIB_EUNKNOWN || code == SNIB_OK);
-        proxy_heal(&proxy);
-        check_sleep_ms(10 * round);
-        code = snib_release(&lease, NULL);
-        CHECK(code == SNIB_OK || code == SNIB_EUNKNOWN);
-        CHECK(code != SNIB_OK || etcd_keys(&etcd, "name/") == 0);
-        snib_close(client);
-        CHECK_INT(etcd_keys(&etcd, "name/"), ==, 0);
-        CHECK_INT(etcd_leases(&etcd), ==, 0);
-    }
-}
-
 static void ignore(const snib_event *event, void *arg)
 {
     (void)event, (void)arg;
