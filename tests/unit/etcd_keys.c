@@ -36,6 +36,24 @@ TEST(every_name_comes_back_from_its_key)
     must_come_back(longest);
 }
 
+TEST(the_note_of_a_last_token_is_no_contender_of_any_lock)
+{
+    static const char *const names[] = {"@last", "%last", "last", "", "cafe"};
+    char note[ETCD_BASE_MAX], base[ETCD_BASE_MAX], name[SNIB__NAME_MAX + 1];
+    unsigned permits;
+    size_t size;
+    etcd_key_last(note, "locks/", "cafe");
+    ProtobufCBinaryData data = bytes(note);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        etcd_key_base(base, "locks/", names[i]);
+        CHECK_INT(etcd_key_class(&data, base, &permits), ==, ETCD_ALIEN);
+    }
+    if (etcd_key_name(name, &size, "locks/", &data)) { /* what a list would take it for */
+        etcd_key_base(base, "locks/", name);
+        CHECK_INT(etcd_key_class(&data, base, &permits), ==, ETCD_ALIEN);
+    }
+}
+
 TEST(an_exclusive_key_is_that_of_go)
 {
     char base[ETCD_BASE_MAX], end[ETCD_BASE_MAX], key[ETCD_KEY_MAX];

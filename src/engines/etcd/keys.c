@@ -36,7 +36,7 @@ void etcd_key_base(char out[ETCD_BASE_MAX], const char *prefix, const char *name
 
 void etcd_key_last(char out[ETCD_BASE_MAX], const char *prefix, const char *name)
 {
-    escape(stpcpy(stpcpy(out, prefix), "@last/"), name);
+    escape(stpcpy(stpcpy(out, prefix), "%last/"), name); /* no name is written like that */
 }
 
 void etcd_key_end(char out[ETCD_BASE_MAX], const char *base)

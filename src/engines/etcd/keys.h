@@ -5,10 +5,11 @@
 /*
  * What a lock looks like in etcd's key space.
  *
- *     PREFIX NAME / 694d8f31ab402c07         exclusive: the lease in hexadecimal digits, which is
- *                                            the key of Go's concurrency package and of etcdctl
- * lock PREFIX NAME / r 694d8f31ab402c08       shared PREFIX NAME / s0003- 694d8f31ab402c09 counted,
- * with its permits PREFIX @last/ NAME                     the token of the last exclusive grant
+ *   - PREFIX NAME / 694d8f31ab402c07: exclusive. The lease in hexadecimal digits, which is the key
+ *     of Go's concurrency package and of `etcdctl lock`.
+ *   - PREFIX NAME / r 694d8f31ab402c08: shared.
+ *   - PREFIX NAME / s0003- 694d8f31ab402c09: counted, with its permits.
+ *   - PREFIX %last/ NAME: the token of the last exclusive grant.
  *
  * (without the blanks). A key's create revision is its place in line and its token. '/' and '%' in
  * a name are written %2F and %25, so that the keys of one lock are never among those of another;

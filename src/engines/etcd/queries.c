@@ -191,7 +191,7 @@ static size_t collect(const struct etcd *e, const struct etcd_query *q,
         bool wanted = q->query->prefix
                           ? strncmp(s->name, q->query->name, strlen(q->query->name)) == 0
                           : strcmp(s->name, q->query->name) == 0;
-        n += wanted && s->class != ETCD_ALIEN && strcmp(s->name, "@last") != 0;
+        n += wanted && s->class != ETCD_ALIEN;
     }
     return n;
 }
