@@ -373,7 +373,45 @@ TEST(who_is_not_there_is_told_at_once)
     snib_close(client);
 }
 
+static int count_seen(const snib_seen *seen, void *arg)
+{
+    (void)seen;
+    *(int *)arg += 1;
+    return 0;
+}
+
+static int count_bad(const snib_finding *finding, void *arg)
+{
+    *(int *)arg += finding->verdict == SNIB_BAD;
+    return 0;
+}
+
+TEST(questions_to_a_server_that_never_answered_end_in_time)
+{
+    struct server etcd;
+    int bad = 0, seen = 0;
+    server_etcd(&etcd, NULL);
+    server_pause(&etcd); /* connections are made, and nobody reads */
+    snib *client = client_at(etcd.port, "connect=300ms&timeout=20s");
+    int64_t start = check_now_ns();
+    CHECK_INT(snib_inspect(client, "name", count_seen, &seen, NULL), <, 0);
+    CHECK_INT(snib_list(client, "", count_seen, &seen, NULL), <, 0);
+    CHECK_INT(snib_examine(client, count_bad, &bad, NULL), ==, SNIB_OK);
+    CHECK_INT(bad, ==, 1);
+    CHECK_INT((check_now_ns() - start) / 1000000, <, check_ms(5000));
+    snib_close(client);
+    server_resume(&etcd);
+}
+
 /* ---- Who we are ------------------------------------------------------------------------- */
+
+static void enable_users(struct server *etcd)
+{
+    etcd_post(etcd, "auth/user/add", "{\"name\":\"root\",\"password\":\"secret\"}");
+    etcd_post(etcd, "auth/role/add", "{\"name\":\"root\"}");
+    etcd_post(etcd, "auth/user/grant", "{\"user\":\"root\",\"role\":\"root\"}");
+    CHECK(strstr(etcd_post(etcd, "auth/enable", "{}"), "header") != NULL);
+}
 
 TEST(a_user_needs_the_right_password_and_outlasts_a_dead_token)
 {
@@ -384,10 +422,7 @@ TEST(a_user_needs_the_right_password_and_outlasts_a_dead_token)
     snib_options at_once = SNIB_OPTIONS;
     at_once.wait_ms = 0;
     server_etcd(&etcd, NULL);
-    etcd_post(&etcd, "auth/user/add", "{\"name\":\"root\",\"password\":\"secret\"}");
-    etcd_post(&etcd, "auth/role/add", "{\"name\":\"root\"}");
-    etcd_post(&etcd, "auth/user/grant", "{\"user\":\"root\",\"role\":\"root\"}");
-    CHECK(strstr(etcd_post(&etcd, "auth/enable", "{}"), "header") != NULL);
+    enable_users(&etcd);
     snprintf(url, sizeof url, "etcd://root:secret@127.0.0.1:%d?ttl=10s", etcd.port);
     snib *client = client_of(url);
     lease = take(client, "name", NULL);
@@ -406,6 +441,58 @@ TEST(a_user_needs_the_right_password_and_outlasts_a_dead_token)
     client = client_at(etcd.port, "");
     CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), ==, SNIB_EDENIED);
     snib_close(client);
+}
+
+struct verdict {
+    char remedy[300];
+    int verdict;
+};
+
+static int note_rights(const snib_finding *finding, void *arg)
+{
+    struct verdict *rights = arg;
+    if (strcmp(finding->about, "rights") == 0) {
+        rights->verdict = finding->verdict;
+        snprintf(rights->remedy, sizeof rights->remedy, "%s",
+                 finding->remedy ? finding->remedy : "");
+    }
+    return 0;
+}
+
+/* 'bob:secret' may read and write below locks/ only. */
+TEST(the_doctor_tells_what_a_user_may_do)
+{
+    static const struct {
+        const char *url;
+        int verdict;
+    } rows[] = {
+        {"etcd://bob:secret@127.0.0.1:%d/locks", SNIB_GOOD},
+        {"etcd://bob:secret@127.0.0.1:%d/other", SNIB_BAD},
+        {"etcd://127.0.0.1:%d/locks", SNIB_BAD},
+    };
+    struct server etcd;
+    char url[300];
+    server_etcd(&etcd, NULL);
+    etcd_post(&etcd, "auth/user/add", "{\"name\":\"bob\",\"password\":\"secret\"}");
+    etcd_post(&etcd, "auth/role/add", "{\"name\":\"locker\"}");
+    etcd_post(&etcd, "auth/role/grant",
+              "{\"name\":\"locker\",\"perm\":{\"permType\":\"READWRITE\","
+              "\"key\":\"bG9ja3Mv\",\"range_end\":\"bG9ja3Mw\"}}"); /* "locks/" to "locks0" */
+    etcd_post(&etcd, "auth/user/grant", "{\"user\":\"bob\",\"role\":\"locker\"}");
+    enable_users(&etcd);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct verdict rights = {.verdict = -1};
+        snprintf(url, sizeof url, rows[i].url, etcd.port); /* NOLINT: of the table above */
+        snib *client = client_of(url);
+        CHECK_INT(snib_examine(client, note_rights, &rights, NULL), ==, SNIB_OK);
+        CHECK_INT(rights.verdict, ==, rows[i].verdict);
+        if (rights.verdict == SNIB_BAD) {
+            CHECK(strstr(rights.remedy, "grant-permission") != NULL);
+        } else {
+            give(take(client, "name", NULL));
+        }
+        snib_close(client);
+    }
 }
 
 TEST(over_tls_the_server_and_the_client_are_verified)
@@ -438,6 +525,11 @@ TEST(over_tls_the_server_and_the_client_are_verified)
     client = client_of(url); /* does not know that authority */
     CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), ==, SNIB_EUNREACH);
     CHECK(strstr(error.message, "certificate") != NULL);
+    snib_close(client);
+
+    snprintf(url, sizeof url, "etcds://localhost:%d?cert=%s&tls=insecure", etcd.port, own);
+    client = client_of(url); /* nor wants to */
+    give(take(client, "name", NULL));
     snib_close(client);
 }
 

@@ -223,11 +223,18 @@ static bool has_room(const struct etcd_connection *link)
 
 /* ---- Submitting ------------------------------------------------------------------------- */
 
+/* A cluster that has never answered has less time, if the user says so. */
+static int64_t patience_ms(const struct etcd_cluster *c)
+{
+    bool first = c->greetings == 0 && c->connect_ms < c->timeout_ms;
+    return first ? c->connect_ms : c->timeout_ms;
+}
+
 void etcd_cluster_submit(struct etcd_cluster *c, struct etcd_call *k)
 {
     struct etcd_connection *link = etcd_cluster_joined(c);
     if (!k->due_ns) {
-        k->due_ns = snib__later(now_ns(), c->timeout_ms * SNIB__MS);
+        k->due_ns = snib__later(now_ns(), patience_ms(c) * SNIB__MS);
     }
     snib__list_append(&c->waiting, &k->place);
     if (link && !link->leaving && (!c->user || c->token) && has_room(link)) {

@@ -20,7 +20,7 @@ struct etcd_cluster {
     size_t count;
     size_t at;                 /* the member that calls go to */
     struct snib__list waiting; /* calls without a connection, oldest first */
-    int64_t timeout_ms;
+    int64_t timeout_ms, connect_ms;
     int64_t stall_ms;   /* a call that is not answered for so long goes to the next member */
     int64_t dial_ns;    /* not to be dialled before */
     int64_t pause_ms;   /* grows with each failure */

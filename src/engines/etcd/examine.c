@@ -3,8 +3,8 @@
  * For `snib doctor`: everything that decides what is promised here.
  *
  * First the member that we talk to: does it answer, how fast, which version, does it know a leader?
- * Then, at the same time: who are the members, is there an alarm, and may we do what a lock does,
- * with a lease of one second that nobody uses: the ttl it gets is the smallest there is.
+ * Then, at the same time: who are the members, is there an alarm, may we do what a lock does, and
+ * is there a lease to be had, of one second, that nobody uses: the ttl it gets is the smallest.
  */
 #include "engines/etcd/examine.h"
 
@@ -83,6 +83,37 @@ static void on_lease(struct etcd_call *k)
         ask(e, x, etcd_request_revoke(e, k->number), on_revoked);
     }
     done(x);
+}
+
+static void on_rights(struct etcd_call *k)
+{
+    struct etcd *e = k->owner;
+    struct etcd_examination *x = k->subject;
+    char text[400], remedy[300];
+    if (good(k)) {
+        snprintf(
+            text, sizeof text, "%s%.60s may read and write %s%s%s",
+            e->cluster.user ? "user " : "who has no user", e->cluster.user ? e->cluster.user : "",
+            e->prefix[0] ? "what begins with '" : "everything", e->prefix, e->prefix[0] ? "'" : "");
+        found(x, SNIB_GOOD, "rights", text, NULL);
+    } else {
+        snprintf(remedy, sizeof remedy,
+                 "a user and its password, and for its role: etcdctl role grant-permission ROLE "
+                 "--prefix=true readwrite '%s'",
+                 e->prefix);
+        found(x, SNIB_BAD, "rights", etcd_error_text(e, k, text),
+              etcd_error_code(k) == SNIB_EDENIED ? remedy : NULL);
+    }
+    done(x);
+}
+
+/* A deletion on a condition that nothing fulfils: it is done as far as asking whether we may. */
+static void ask_rights(struct etcd *e, struct etcd_examination *x)
+{
+    char base[ETCD_BASE_MAX];
+    etcd_key_base(base, e->prefix, "@doctor");
+    ProtobufCBinaryData key = {.len = strlen(base), .data = (uint8_t *)base};
+    ask(e, x, etcd_request_remove(e, &key, -1), on_rights);
 }
 
 static void on_alarms(struct etcd_call *k)
@@ -171,6 +202,19 @@ static void judge(struct etcd_examination *x, struct etcd *e, const struct etcd_
     }
 }
 
+/* Who could stand on the way. */
+static void judge_way(struct etcd_examination *x, const struct etcd *e)
+{
+    if (e->tls) {
+        bool verified = e->session->values[ETCD_TLS].number == 0;
+        found(x, verified ? SNIB_GOOD : SNIB_WARNING, "tls",
+              verified ? "its certificate is good, and for this name"
+                       : "the certificate is not verified (tls=insecure): anybody in between can "
+                         "grant locks and read the password",
+              verified ? NULL : "ca=FILE with the authority of its certificate");
+    }
+}
+
 static void on_status(struct etcd_call *k)
 {
     struct etcd *e = k->owner;
@@ -184,8 +228,10 @@ static void on_status(struct etcd_call *k)
     } else {
         int64_t id;
         judge(x, e, k, (const Pb__StatusResponse *)k->reply);
+        judge_way(x, e);
         snib__random(&id, sizeof id);
         id = (id & INT64_MAX) | 1;
+        ask_rights(e, x);
         ask(e, x, etcd_request_members(e), on_members);
         ask(e, x, etcd_request_alarms(e), on_alarms);
         ask(e, x, etcd_request_grant(e, id, 1), on_lease);

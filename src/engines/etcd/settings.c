@@ -76,6 +76,7 @@ int etcd_settings_read(struct etcd *e, snib_error *err)
     rc = rc < 0 ? rc : read_tls(e, err);
     c->count = url->host_count ? url->host_count : 1;
     c->timeout_ms = e->session->timeout_ms;
+    c->connect_ms = e->session->connect_ms;
     c->stall_ms = e->session->values[ETCD_STALL].number;
     size_t used = 0;
     for (size_t i = 0; i < c->count; i++) {
