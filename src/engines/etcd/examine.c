@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { STATUS_DENIED = 7 };
+
 static void found(struct etcd_examination *x, int verdict, const char *about, const char *text,
                   const char *remedy)
 {
@@ -98,7 +100,7 @@ static void on_rights(struct etcd_call *k)
         found(x, SNIB_GOOD, "rights", text, NULL);
     } else {
         snprintf(remedy, sizeof remedy,
-                 "a user and its password, and for its role: etcdctl role grant-permission ROLE "
+                 "user and password, and for the role: etcdctl role grant-permission ROLE "
                  "--prefix=true readwrite '%s'",
                  e->prefix);
         found(x, SNIB_BAD, "rights", etcd_error_text(e, k, text),
@@ -176,14 +178,18 @@ static const char *known_bug(const char *version)
     return NULL;
 }
 
-static void judge(struct etcd_examination *x, struct etcd *e, const struct etcd_call *k,
-                  const Pb__StatusResponse *status)
+static void judge_reach(struct etcd_examination *x, const struct etcd *e, const struct etcd_call *k)
 {
     char text[300];
-    const struct etcd_connection *link = etcd_cluster_joined(&e->cluster);
     snprintf(text, sizeof text, "%s: answers in %" PRId64 " us", e->where,
              snib__elapsed_ns(k->sent, snib__now()) / 1000);
     found(x, SNIB_GOOD, "reach", text, NULL);
+}
+
+static void judge(struct etcd_examination *x, struct etcd *e, const Pb__StatusResponse *status)
+{
+    char text[300];
+    const struct etcd_connection *link = etcd_cluster_joined(&e->cluster);
     const char *bug = known_bug(status->version ? status->version : "");
     snprintf(text, sizeof text, "etcd %.60s", status->version ? status->version : "of no version");
     found(x, bug ? SNIB_WARNING : SNIB_GOOD, "version", text, bug);
@@ -215,26 +221,37 @@ static void judge_way(struct etcd_examination *x, const struct etcd *e)
     }
 }
 
+static void ask_the_rest(struct etcd *e, struct etcd_examination *x)
+{
+    int64_t id;
+    snib__random(&id, sizeof id);
+    id = (id & INT64_MAX) | 1;
+    ask_rights(e, x);
+    ask(e, x, etcd_request_members(e), on_members);
+    ask(e, x, etcd_request_alarms(e), on_alarms);
+    ask(e, x, etcd_request_grant(e, id, 1), on_lease);
+}
+
 static void on_status(struct etcd_call *k)
 {
     struct etcd *e = k->owner;
     struct etcd_examination *x = k->subject;
+    bool unseen = k->outcome == ETCD_ANSWERED && k->status == STATUS_DENIED; /* 3.6 asks for root */
     char text[400];
-    if (!good(k)) {
-        found(x, SNIB_BAD, etcd_error_code(k) == SNIB_EDENIED ? "rights" : "reach",
-              etcd_error_text(e, k, text),
-              etcd_error_code(k) == SNIB_EDENIED ? "mend user and password, or the user's roles"
-                                                 : "start the cluster, or mend the URL");
-    } else {
-        int64_t id;
-        judge(x, e, k, (const Pb__StatusResponse *)k->reply);
+    if (good(k) || unseen) {
+        judge_reach(x, e, k);
         judge_way(x, e);
-        snib__random(&id, sizeof id);
-        id = (id & INT64_MAX) | 1;
-        ask_rights(e, x);
-        ask(e, x, etcd_request_members(e), on_members);
-        ask(e, x, etcd_request_alarms(e), on_alarms);
-        ask(e, x, etcd_request_grant(e, id, 1), on_lease);
+        if (unseen) {
+            found(x, SNIB_WARNING, "version", etcd_error_text(e, k, text),
+                  "not seen: only root may ask for the status of a member");
+        } else {
+            judge(x, e, (const Pb__StatusResponse *)k->reply);
+        }
+        ask_the_rest(e, x);
+    } else {
+        bool denied = etcd_error_code(k) == SNIB_EDENIED;
+        found(x, SNIB_BAD, denied ? "rights" : "reach", etcd_error_text(e, k, text),
+              denied ? "mend user and password" : "start the cluster, or mend the URL");
     }
     done(x);
 }
