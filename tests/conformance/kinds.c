@@ -195,7 +195,7 @@ TEST_WHEN(a_counted_lock_counts_within_one_client, with_counted)
     snib_close(client);
 }
 
-TEST_WHEN(a_counted_lock_of_a_thousand_is_filled, with_counted)
+TEST_CASE(a_counted_lock_of_a_thousand_is_filled, 120, with_counted)
 {
     enum { MANY = 1000 };
     static snib_lease *leases[MANY];
