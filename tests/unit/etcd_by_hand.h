@@ -93,6 +93,7 @@ static inline void hold(int64_t ttl_ms)
 {
     session.state = &etcd;
     session.who = "host:1";
+    session.timeout_ms = 60000;
     etcd.session = &session;
     etcd.releases = 1;
     snib__list_init(&etcd.stock);

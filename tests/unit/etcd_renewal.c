@@ -27,17 +27,25 @@ static void begin(void)
 }
 
 /* The keep-alive is answered, and had been sent so long ago. */
-static void keep(int64_t sent_ms, int64_t ttl_s)
+static void keep_in(uint64_t term, int64_t sent_ms, int64_t ttl_s)
 {
     struct etcd_call *k = waiting("LeaseKeepAlive");
     Pb__LeaseKeepAliveResponse kept = PB__LEASE_KEEP_ALIVE_RESPONSE__INIT;
     Pb__Header header = PB__HEADER__INIT;
-    header.raft_term = TERM;
+    header.raft_term = term;
     kept.header = &header;
     kept.id = state.lease->id;
     kept.ttl = ttl_s;
     k->first_sent = k->sent = ago(sent_ms);
     k->message(k, &kept.base);
+    snib__list_remove(&k->place); /* the stream is over */
+    k->end(k);
+    etcd_call_free(k);
+}
+
+static void keep(int64_t sent_ms, int64_t ttl_s)
+{
+    keep_in(TERM, sent_ms, ttl_s);
 }
 
 /* The look shows a key that was made at that revision, and what stands in it; 0: no key. */
@@ -104,7 +112,23 @@ TEST(a_keep_alive_by_a_leader_of_another_term_renews_nothing)
     keep(10, 60);
     prove(TERM + 1, 10, "");
     CHECK_INT(state.lease->since.boot_ns, ==, before.boot_ns);
+    CHECK_INT(answers[SNIB__RENEW], ==, 0);
+    keep_in(TERM + 1, 0, 60); /* once more; and the leader changes again */
+    prove(TERM + 2, 10, "");
+    CHECK_INT(state.lease->since.boot_ns, ==, before.boot_ns);
     end(SNIB__UNKNOWN);
+}
+
+TEST(after_an_election_the_new_leader_is_asked_at_once)
+{
+    begin();
+    keep(10, 60);
+    prove(TERM + 1, 10, "");
+    CHECK_INT(answers[SNIB__RENEW], ==, 0);
+    keep_in(TERM + 1, 0, 60);
+    prove(TERM + 1, 10, "");
+    CHECK_INT(last.since.boot_ns, <=, ago(0).boot_ns);
+    end(SNIB__HELD);
 }
 
 TEST(a_key_of_another_at_the_same_place_is_a_loss)
