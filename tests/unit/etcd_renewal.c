@@ -94,6 +94,26 @@ TEST(a_renewal_counts_from_when_its_keep_alive_was_sent)
     end(SNIB__HELD);
 }
 
+/* However late the answers are: what is left is for the core to judge. */
+TEST(a_renewal_that_is_answered_late_counts_all_the_same)
+{
+    begin();
+    state.renew_ns = ago(30000).boot_ns;
+    keep(25000, 60);
+    prove(TERM, 10, "");
+    CHECK_INT(last.since.boot_ns, <=, ago(25000).boot_ns);
+    end(SNIB__HELD);
+}
+
+TEST(a_renewal_whose_keep_alive_was_not_answered_is_not_known)
+{
+    begin();
+    state.lease->since = ago(25000);
+    prove(TERM, 10, "");
+    CHECK(reply("LeaseKeepAlive", 0, NULL));
+    end(SNIB__UNKNOWN);
+}
+
 TEST(a_renewal_that_is_proven_first_counts_as_well)
 {
     begin();

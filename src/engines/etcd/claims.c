@@ -68,12 +68,17 @@ static void answer_renew(struct etcd_claim *b, enum snib__status status, const c
 
 static void renew_some(struct etcd *e, struct etcd_claim *const some[], size_t n);
 
+static int64_t renewal_ends_ns(const struct etcd *e, const struct etcd_claim *b)
+{
+    return snib__later(b->renew_ns, e->session->timeout_ms * SNIB__MS);
+}
+
 /* The keep-alive was answered by a leader that another has replaced: nothing is wrong with that,
  * but it proves nothing. The new one is asked at once. */
 static void renew_again(struct etcd *e, struct etcd_claim *b)
 {
     b->lease->kept_term = 0;
-    if (b->again || snib__now().boot_ns >= b->renew_until_ns) {
+    if (b->again || snib__now().boot_ns >= renewal_ends_ns(e, b)) {
         answer_renew(b, SNIB__UNKNOWN, "the leader changed meanwhile");
     } else {
         b->again = true;
@@ -92,7 +97,8 @@ static void settle(struct etcd *e, struct etcd_claim *b)
         answer_renew(b, SNIB__LOST, "the lease is over at the cluster");
     } else if (l->kept_term && !etcd_lease_settle(e, l)) {
         renew_again(e, b);
-    } else if (snib__elapsed_ns(l->since, snib__now()) >= l->granted_ms * SNIB__MS / 3) {
+    } else if (l->since.boot_ns < b->renew_ns &&
+               snib__elapsed_ns(l->since, snib__now()) >= l->granted_ms * SNIB__MS / 3) {
         answer_renew(b, SNIB__UNKNOWN, "the keep-alive was not answered");
     } else {
         answer_renew(b, SNIB__HELD, NULL);
@@ -197,7 +203,7 @@ static void renew_some(struct etcd *e, struct etcd_claim *const some[], size_t n
     k->others = others;
     k->other_count = n;
     k->end = on_proof;
-    k->due_ns = some[0]->again ? some[0]->renew_until_ns : 0;
+    k->due_ns = some[0]->again ? renewal_ends_ns(e, some[0]) : 0;
     etcd_cluster_submit(&e->cluster, k);
     for (size_t i = 0; i < n; i++) {
         struct etcd_call *note = some[i]->noted || some[i]->claim->mode != SNIB_EXCLUSIVE
@@ -303,7 +309,7 @@ void etcd_claims_renew(struct snib__claim *const claims[], size_t n)
             continue;
         }
         b->again = false;
-        b->renew_until_ns = snib__later(snib__now().boot_ns, e->session->timeout_ms * SNIB__MS);
+        b->renew_ns = snib__now().boot_ns;
         some[count++] = b;
         if (count == PROOFS_MOST) {
             renew_some(e, some, count);

@@ -95,7 +95,7 @@ struct etcd_claim {
     uint64_t token;
     bool renewing, kept, proved; /* a renewal: its two halves */
     bool again;                  /* ... the second time: the leader had changed in between */
-    int64_t renew_until_ns;      /* ... and its time is over then */
+    int64_t renew_ns;            /* ... and when it was asked for */
     int64_t due_ns;              /* in line: the next keep-alive */
     struct etcd_name *name;
     struct snib__list in_name;
