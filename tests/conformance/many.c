@@ -224,7 +224,7 @@ static void all_must_have_crossed(const struct crossing *crossing)
     CHECK_INT(atomic_load(&crossing->met), >, 0);
 }
 
-TEST_LIMIT(opposite_orders_in_processes_do_not_dead_lock, 60)
+TEST_LIMIT(opposite_orders_in_processes_do_not_dead_lock, 240)
 {
     struct traveller travellers[TRAVELLERS];
     pid_t pids[TRAVELLERS];
@@ -234,7 +234,7 @@ TEST_LIMIT(opposite_orders_in_processes_do_not_dead_lock, 60)
         pids[i] = check_spawn(cross_as_process, &travellers[i]);
     }
     for (int i = 0; i < TRAVELLERS; i++) {
-        check_join(pids[i], 50000);
+        check_join(pids[i], 200000);
     }
     all_must_have_crossed(travellers[0].crossing);
 }
