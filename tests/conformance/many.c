@@ -275,7 +275,7 @@ static void name_number(char *name, size_t size, int number)
     snprintf(name, size, "job/%d", number);
 }
 
-TEST_LIMIT(thousands_of_names_are_held_at_once, 60)
+TEST_LIMIT(thousands_of_names_are_held_at_once, 240)
 {
     static snib_lease *leases[MANY];
     int count = how_many();

@@ -405,6 +405,8 @@ TEST(questions_to_a_server_that_never_answered_end_in_time)
 
 /* ---- Who we are ------------------------------------------------------------------------- */
 
+#define PATIENT "&timeout=20s&connect=20s" /* a password takes a server long to verify */
+
 static void enable_users(struct server *etcd)
 {
     etcd_post(etcd, "auth/user/add", "{\"name\":\"root\",\"password\":\"secret\"}");
@@ -423,7 +425,7 @@ TEST(a_user_needs_the_right_password_and_outlasts_a_dead_token)
     at_once.wait_ms = 0;
     server_etcd(&etcd, NULL);
     enable_users(&etcd);
-    snprintf(url, sizeof url, "etcd://root:secret@127.0.0.1:%d?ttl=10s", etcd.port);
+    snprintf(url, sizeof url, "etcd://root:secret@127.0.0.1:%d?ttl=60s" PATIENT, etcd.port);
     snib *client = client_of(url);
     lease = take(client, "name", NULL);
     server_kill(&etcd);
@@ -432,7 +434,7 @@ TEST(a_user_needs_the_right_password_and_outlasts_a_dead_token)
     give(lease);
     snib_close(client);
 
-    snprintf(url, sizeof url, "etcd://root:wrong@127.0.0.1:%d", etcd.port);
+    snprintf(url, sizeof url, "etcd://root:wrong@127.0.0.1:%d?ttl=60s" PATIENT, etcd.port);
     client = client_of(url);
     CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), ==, SNIB_EDENIED);
     CHECK(strstr(error.message, "wrong") == NULL);
@@ -467,9 +469,9 @@ TEST(the_doctor_tells_what_a_user_may_do)
         int verdict;
         const char *remedy;
     } rows[] = {
-        {"etcd://bob:secret@127.0.0.1:%d/locks", SNIB_GOOD, ""},
-        {"etcd://bob:secret@127.0.0.1:%d/other", SNIB_BAD, "grant-permission"},
-        {"etcd://127.0.0.1:%d/locks", SNIB_BAD, "user and"},
+        {"etcd://bob:secret@127.0.0.1:%d/locks?ttl=60s" PATIENT, SNIB_GOOD, ""},
+        {"etcd://bob:secret@127.0.0.1:%d/other?ttl=60s" PATIENT, SNIB_BAD, "grant-permission"},
+        {"etcd://127.0.0.1:%d/locks?ttl=60s" PATIENT, SNIB_BAD, "user and"},
     };
     struct server etcd;
     char url[300];
