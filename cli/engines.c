@@ -42,6 +42,7 @@ static void print_json(const struct inquiry *inquiry)
             }
         }
         json_close(&j, ']');
+        json_text(&j, "variants", info->variants);
         json_close(&j, '}');
     }
     json_close(&j, ']');
@@ -96,6 +97,13 @@ static void print_engine(const snib_engine_info *info)
     print_line("how", info->summary);
     print_line("promise", info->promise);
     print_line("traits", traits);
+    for (const char *at = info->variants; *at;) {
+        char line[400];
+        int size = (int)strcspn(at, "\n");
+        (void)snprintf(line, sizeof line, "%.*s", size, at);
+        print_line("or", line);
+        at += size + (at[size] == '\n');
+    }
 }
 
 int command_engines(int argc, char *argv[])

@@ -511,7 +511,8 @@ typedef struct snib_engine_info {
     const char *promise; /* one line: what holds, and what breaks it */
     const char *missing; /* what to do about it when it is not built: "install ..."; else "" */
     unsigned traits;
-    int built; /* usable now */
+    int built;            /* usable now */
+    const char *variants; /* since 0.2.0; a line for each way to use it that has other traits; "" */
 } snib_engine_info;
 
 /* The engines in the order of their table; NULL ends it. Also those known but not installed. */

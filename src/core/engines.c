@@ -236,6 +236,7 @@ static void fill_infos(void)
             .missing = hints[i],
             .traits = e ? e->traits : row->traits,
             .built = built,
+            .variants = e && e->variants ? e->variants : "",
         };
     }
 }

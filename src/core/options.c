@@ -118,8 +118,11 @@ static int check_mode(const snib_options *o, const snib *client, snib_error *err
                      : o->mode == SNIB_COUNTED ? SNIB_TRAIT_COUNTED
                                                : 0;
     if ((snib__traits_now(client) & needs) != needs) {
-        return snib__fail(err, SNIB_ENOTSUP, 0, "%s: no %s locks", client->session.engine->scheme,
-                          o->mode == SNIB_SHARED ? "shared" : "counted");
+        const char *why = client->session.why;
+        return snib__fail(err, SNIB_ENOTSUP, 0, "%s: no %s locks%s%s",
+                          client->session.engine->scheme,
+                          o->mode == SNIB_SHARED ? "shared" : "counted", why && why[0] ? ": " : "",
+                          why ? why : "");
     }
     return SNIB_OK;
 }

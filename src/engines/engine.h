@@ -153,6 +153,8 @@ struct snib__session {
     int64_t connect_ms; /* how long a service that has never answered may be silent: the core bounds
                          * claims by it, an engine its queries */
     bool ttl_given;     /* ttl_ms is in the URL */
+    const char *why; /* set in open: why it has not all of the engine's traits; NULL or "": no word
+                      * about that */
 
     /* For speed only. */
     bool afloat; /* set in a slot: whatever was asked for has left, and an answer that nobody waits
@@ -247,6 +249,9 @@ struct snib__engine {
     void (*examine)(struct snib__query *);
     /* See snib_rights: the line, cut to `size`, and how long it is. NULL: nothing to allow. */
     int (*rights)(const struct snib__session *, char *out, size_t size);
+    /* For `snib engines`: a line for each way to use it that has other traits; NULL: there is one.
+     * Read of built-in engines only. */
+    const char *variants;
 
     /* For speed only: send what was kept back because of `more`. NULL: nothing ever is. */
     void (*flush)(struct snib__session *);
