@@ -87,8 +87,13 @@ static void make_redis_place(char *url, size_t size, const char *server)
     snprintf(url, size, "%s&prefix=%s", server, unique());
 }
 
+static void make_redis_plain_place(char *url, size_t size, const char *server)
+{
+    snprintf(url, size, "%s&layout=plain&prefix=%s:", server, unique());
+}
+
 /* As a user who has just the rights that snib_rights says, for the keys of this place. */
-static void make_redis_acl_place(char *url, size_t size, const char *server)
+static void make_acl_place(char *url, size_t size, const char *server, const char *parameters)
 {
     char line[SNIB_RIGHTS_SIZE], *gap, passfile[256];
     const char *name = unique();
@@ -98,8 +103,8 @@ static void make_redis_acl_place(char *url, size_t size, const char *server)
     close(fd);
     snib *client = NULL;
     int port = atoi(strrchr(server, ':') + 1);
-    snprintf(url, size, "redis://%s@127.0.0.1:%d?quarantine=no&prefix=%s&passfile=%s", name, port,
-             name, passfile);
+    snprintf(url, size, "redis://%s@127.0.0.1:%d?quarantine=no&prefix=%s&passfile=%s%s", name, port,
+             name, passfile, parameters);
     CHECK_INT(snib_open(&client, url, NULL), ==, SNIB_OK);
     CHECK_INT(snib_rights(client, line, sizeof line, NULL), ==, SNIB_OK);
     snib_close(client);
@@ -111,6 +116,21 @@ static void make_redis_acl_place(char *url, size_t size, const char *server)
     CHECK(reply != NULL && reply->type == REDIS_REPLY_STATUS);
     freeReplyObject(reply);
     redisFree(c);
+}
+
+static void make_redis_acl_place(char *url, size_t size, const char *server)
+{
+    make_acl_place(url, size, server, "");
+}
+
+static void make_redis_plain_acl_place(char *url, size_t size, const char *server)
+{
+    make_acl_place(url, size, server, "&layout=plain");
+}
+
+static void make_redis_plain_steps_place(char *url, size_t size, const char *server)
+{
+    make_acl_place(url, size, server, "&layout=plain&scripts=no");
 }
 
 static void start_zookeeper(char *url, size_t size)
@@ -158,6 +178,9 @@ static void make_etcd_place(char *url, size_t size, const char *server)
     snprintf(url, size, "%s/%s", server, unique());
 }
 
+#define LACKS_PLAIN                                                                                \
+    (SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_TOKEN_SPAN)
+
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
     {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_redis_place},
@@ -166,6 +189,21 @@ static const struct engine_row rows[] = {
      .start = start_redis,
      .make_place = make_redis_acl_place},
     {.name = "rediss", .scheme = "rediss", .start = start_rediss, .make_place = make_redis_place},
+    {.name = "redis-plain",
+     .scheme = "redis",
+     .lacks = LACKS_PLAIN,
+     .start = start_redis,
+     .make_place = make_redis_plain_place},
+    {.name = "redis-plain-acl",
+     .scheme = "redis",
+     .lacks = LACKS_PLAIN,
+     .start = start_redis,
+     .make_place = make_redis_plain_acl_place},
+    {.name = "redis-plain-steps", /* as a user who may not run scripts */
+     .scheme = "redis",
+     .lacks = LACKS_PLAIN,
+     .start = start_redis,
+     .make_place = make_redis_plain_steps_place},
     {.name = "zookeeper", /* whoever joins a line reads who is in it: many are the square of it */
      .scheme = "zookeeper",
      .many = 1000,

@@ -29,7 +29,7 @@ static void read_reply(const struct snib__reply *reply)
                (answer.left_ms >= 0 && answer.left_ms < INT64_MAX / 1000000));
     }
     if (reply->type == REDIS_REPLY_ARRAY) {
-        (void)snib__native_show(reply, "name", &clock, show, NULL);
+        (void)snib__native_show(reply, (const int64_t[SNIB__LOOKS]){0}, "name", &clock, show, NULL);
     }
 }
 

@@ -108,7 +108,7 @@ const struct truth *truth_of(int name)
     struct arg argv[SNIB__COMMAND_MOST];
     struct peer asker = {.allowed = true, .database = world.config.database ? 3 : 0};
     bool busy = master()->model.busy, loading = master()->model.loading;
-    layout->inspect(&command, &wish);
+    layout->inspect(&command, &wish, 0);
     for (int i = 0; i < command.argc; i++) {
         argv[i] = (struct arg){command.argv[i], command.sizes[i]};
     }
@@ -120,7 +120,8 @@ const struct truth *truth_of(int name)
     struct snib__reader *reader = snib__reader_new();
     CHECK(reader && snib__reader_feed(reader, out.at, out.size));
     CHECK_INT(snib__reader_next(reader, &reply), ==, 1);
-    int code = layout->show(reply, name_text(name), &clock, add_holder, t);
+    int code = layout->show(reply, (const int64_t[SNIB__LOOKS]){0}, name_text(name), &clock,
+                            add_holder, t);
     CHECK(code == 0 || code == SNIB_EKIND);
     snib__reader_free(reader);
     return t;

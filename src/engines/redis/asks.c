@@ -5,6 +5,7 @@
 #include "engines/redis/asks.h"
 
 #include "engines/redis/bid.h"
+#include "engines/redis/steps.h"
 
 /* In line; they ask often, so that if one of them is dead the next one looks. */
 #define FIRST_FEW 3
@@ -23,10 +24,10 @@ static struct snib__redis_call begin_call(const struct snib__redis *r, enum snib
     return call;
 }
 
-static bool ask(struct snib__redis *r, struct snib__bid *b, const struct snib__redis_call *call,
-                const struct snib__command *command)
+static bool ask(struct snib__redis *r, struct snib__bid *b, enum snib__plan_verb verb,
+                const struct snib__redis_call *call, const struct snib__wish *wish)
 {
-    if (!snib__node_ask(&r->node, call, command)) {
+    if (!snib__steps_ask(r, verb, call, wish)) {
         return false;
     }
     b->under_way++;
@@ -37,7 +38,6 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
                        const struct snib__redis_call *before)
 {
     const struct snib__claim *claim = b->claim;
-    struct snib__command command;
     unsigned char id[SNIB__ID_SIZE];
     struct snib__redis_call call = begin_call(r, SNIB__CALL_ATTEMPT, b, before);
     struct snib__wish wish = snib__wish_for(r, claim->name, id);
@@ -56,8 +56,7 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
     wish.who = r->session->who;
     wish.label = claim->label;
     call.in_line = wish.inbox != NULL;
-    r->layout->attempt(&command, &wish);
-    if (!ask(r, b, &call, &command)) {
+    if (!ask(r, b, SNIB__PLAN_ATTEMPT, &call, &wish)) {
         return false;
     }
     if (call.in_line && b->asked.boot_ns == 0) {
@@ -69,30 +68,26 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
 bool snib__ask_renew(struct snib__redis *r, struct snib__bid *b,
                      const struct snib__redis_call *before)
 {
-    struct snib__command command;
     unsigned char id[SNIB__ID_SIZE];
     struct snib__redis_call call = begin_call(r, SNIB__CALL_RENEW, b, before);
     struct snib__wish wish = snib__wish_for(r, b->claim->name, id);
     snib__bid_id(b, id);
     wish.by_text = call.by_text;
     wish.ttl_ms = call.ttl_ms = b->claim->ttl_ms;
-    r->layout->renew(&command, &wish);
-    b->renewing = ask(r, b, &call, &command);
+    b->renewing = ask(r, b, SNIB__PLAN_RENEW, &call, &wish);
     return b->renewing;
 }
 
 bool snib__ask_release(struct snib__redis *r, struct snib__bid *b,
                        const struct snib__redis_call *before)
 {
-    struct snib__command command;
     unsigned char id[SNIB__ID_SIZE];
     struct snib__redis_call call = begin_call(r, SNIB__CALL_RELEASE, b, before);
     struct snib__wish wish = snib__wish_for(r, b->claim->name, id);
     snib__bid_id(b, id);
     wish.by_text = call.by_text;
     wish.loose_ms = b->loose_ms;
-    r->layout->release(&command, &wish);
-    return ask(r, b, &call, &command);
+    return ask(r, b, SNIB__PLAN_RELEASE, &call, &wish);
 }
 
 bool snib__ask_again(struct snib__redis *r, const struct snib__redis_call *call)

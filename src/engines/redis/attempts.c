@@ -8,6 +8,7 @@
 #include "engines/redis/bid.h"
 #include "engines/redis/breaks.h"
 #include "engines/redis/debts.h"
+#include "engines/redis/watches.h"
 
 #include <stdio.h>
 
@@ -22,6 +23,7 @@ static void answer(struct snib__bid *b, const struct snib__result *result)
 static void set_idle(struct snib__redis *r, struct snib__bid *b)
 {
     snib__redis_line_leave(r, b);
+    snib__watches_leave(r, b);
     b->phase = SNIB__BID_IDLE;
 }
 
@@ -75,11 +77,16 @@ static int64_t within(int64_t number, int64_t least, int64_t most)
     return number < least ? least : number > most ? most : number;
 }
 
-/* Behind the first few nothing happens but by message, unless the holder's lease ends. */
+/* Behind the first few nothing happens but by message, unless the holder's lease ends. Where there
+ * is no line, whoever asks when that ends has it. */
 int64_t snib__attempts_recheck_ms(const struct snib__redis *r, const struct snib__bid *b)
 {
     int64_t third = b->claim->ttl_ms / 3;
     int64_t soon = third < r->layout->recheck_ms ? third : r->layout->recheck_ms;
+    if (b->watch) {
+        int64_t most = b->stranger || !snib__watches_hears(b) ? r->layout->strangers_ms : soon;
+        return b->holder_left_ms ? within(b->holder_left_ms + 2, 2, most) : most;
+    }
     return b->patient ? within(b->holder_left_ms, soon, r->layout->behind_ms) : soon;
 }
 
@@ -91,6 +98,7 @@ static void on_held(struct snib__redis *r, struct snib__bid *b, const struct sni
     char note[200];
     int64_t ttl_ms = b->claim->ttl_ms;
     snib__redis_line_leave(r, b);
+    snib__watches_leave(r, b);
     b->phase = SNIB__BID_HELD;
     struct snib__result held = {
         .status = SNIB__HELD,
@@ -135,11 +143,36 @@ static void on_queued(struct snib__redis *r, struct snib__bid *b,
     answer(b, &queued);
 }
 
+/* There is no line at the server: it listens, and asks. */
+static void watch(struct snib__redis *r, struct snib__bid *b, const struct snib__redis_call *call,
+                  const struct snib__layout_answer *a)
+{
+    bool known = b->phase == SNIB__BID_QUEUED && b->holder_token == a->holder_token;
+    snib__watches_join(r, b);
+    (void)snib__node_open_inbox(&r->node);
+    b->phase = SNIB__BID_QUEUED;
+    b->stranger = a->holder_token == 0;
+    b->holder_token = a->holder_token;
+    b->holder_left_ms = a->holder_left_ms;
+    snib__redis_line_join(r, b, snib__attempts_recheck_ms(r, b));
+    if (snib__watches_told_since(b, call->sent)) {
+        snib__redis_line_now(r, b);
+    }
+    if (!known) {
+        struct snib__result queued = rival(SNIB__QUEUED, a);
+        answer(b, &queued);
+    }
+}
+
 /* If it is willing to wait, it was asked without an inbox because there was none: open one. Asked
  * with one, the line is full. */
 static void on_busy(struct snib__redis *r, struct snib__bid *b, const struct snib__redis_call *call,
                     const struct snib__layout_answer *a)
 {
+    if (b->claim->may_queue && r->lineless) {
+        watch(r, b, call, a);
+        return;
+    }
     if (b->claim->may_queue && !call->in_line) {
         if (snib__node_inbox(&r->node)) { /* since the attempt was sent */
             snib__attempts_try(r, b);
@@ -251,12 +284,14 @@ void snib__attempts_error(struct snib__redis *r, struct snib__bid *b,
     if (b->phase == SNIB__BID_HELD) {
         return;
     }
-    char foreign[400];
+    char foreign[420], key[SNIB__KEY_MAX];
+    r->layout->key(key, r->settings.prefix, b->claim->name);
     if (error->kind == SNIB__ERROR_KIND) { /* the server's text does not name the key */
-        snprintf(foreign, sizeof foreign,
-                 "the key %.80s:{%.200s} is not a lock of snib but another program's; choose "
-                 "another prefix= or name",
-                 r->settings.prefix, b->claim->name);
+        snprintf(
+            foreign, sizeof foreign,
+            "the key %.300s is not a lock of snib but another program's; choose another prefix= "
+            "or name",
+            key);
         text = foreign;
     }
     if (b->claim->may_queue && (error->kind == SNIB__ERROR_LATER || b->phase == SNIB__BID_QUEUED)) {

@@ -77,6 +77,11 @@ void snib__redis_line_join(struct snib__redis *r, struct snib__bid *b, int64_t a
     }
 }
 
+void snib__redis_line_now(struct snib__redis *r, struct snib__bid *b)
+{
+    b->recheck_ns = r->line.tick_ns = snib__now().boot_ns;
+}
+
 void snib__redis_line_leave(struct snib__redis *r, struct snib__bid *b)
 {
     if (!b->waits) {

@@ -15,6 +15,7 @@ struct snib__bid *snib__bid_find(const struct snib__redis *, const unsigned char
 
 /* Who waits, and when it wants to ask again: after this long, with jitter; all of them now. */
 void snib__redis_line_join(struct snib__redis *, struct snib__bid *, int64_t after_ms);
+void snib__redis_line_now(struct snib__redis *, struct snib__bid *); /* one that is in it */
 void snib__redis_line_leave(struct snib__redis *, struct snib__bid *);
 void snib__redis_line_hurry(struct snib__redis *);
 

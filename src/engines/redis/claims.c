@@ -30,6 +30,8 @@
 #include "engines/redis/bid.h"
 #include "engines/redis/breaks.h"
 #include "engines/redis/debts.h"
+#include "engines/redis/steps.h"
+#include "engines/redis/watches.h"
 
 #include <stdio.h>
 
@@ -55,6 +57,7 @@ static void end_release(struct snib__redis *r, struct snib__bid *b, enum snib__s
     struct snib__result result = {.status = status};
     if (b->under_way) {
         snib__node_drop(&r->node, b);
+        snib__steps_drop(r, b);
     }
     snib__bid_forget(r, b);
     answer(b, SNIB__RELEASE, &result);
@@ -89,6 +92,11 @@ void snib__claims_attempt(struct snib__claim *claim)
     struct snib__bid *b = claim->state;
     bool idle = snib__node_idle(&r->node);
     b->claim = claim;
+    const char *refused = r->layout->refuses(r->settings.prefix, claim->name);
+    if (refused) {
+        snib__attempts_fail(r, b, SNIB_EINVAL, 0, refused);
+        return;
+    }
     snib__redis_line_leave(r, b);
     b->phase = SNIB__BID_ASKED;
     b->place = 0;
@@ -125,6 +133,7 @@ void snib__claims_release(struct snib__claim *claim)
     bool idle = snib__node_idle(&r->node);
     b->claim = claim; /* an adopted one was never attempted here */
     snib__redis_line_leave(r, b);
+    snib__watches_leave(r, b);
     snib__breaks_unlisten(r, b);
     b->was_held = b->phase == SNIB__BID_HELD || claim->adopted;
     b->phase = SNIB__BID_RELEASING;

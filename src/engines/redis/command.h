@@ -19,7 +19,7 @@ struct snib__command {
     const char *argv[SNIB__COMMAND_MOST];
     size_t sizes[SNIB__COMMAND_MOST];
     size_t used;
-    char room[1200]; /* for arguments that are made here */
+    char room[1600]; /* for arguments that are made here */
 };
 
 static inline void snib__command_begin(struct snib__command *c)

@@ -26,12 +26,13 @@ struct snib__address {
 
 /* Something asked of the server. */
 struct snib__redis_call {
-    int kind;             /* whoever asks says what this is; below 0: part of the greeting */
-    bool by_text;         /* a script's text, because the server did not know its SHA-1 */
-    uint32_t turn;        /* an attempt: which one of its claim */
-    bool in_line;         /* an attempt that is willing to wait, and names an inbox */
-    unsigned char trials; /* connections it was lost on */
-    void *subject;        /* NULL: nobody wants the answer any more */
+    int kind;                  /* whoever asks says what this is; below 0: part of the greeting */
+    bool by_text;              /* a script's text, because the server did not know its SHA-1 */
+    uint32_t turn;             /* an attempt: which one of its claim */
+    bool in_line;              /* an attempt that is willing to wait, and names an inbox */
+    unsigned char trials;      /* connections it was lost on */
+    unsigned char step, index; /* steps.c: which of an exchange's */
+    void *subject;             /* NULL: nobody wants the answer any more */
     struct snib__instant sent;
     int64_t due_ns;
     int64_t not_after_ms; /* by the server's clock; 0: none */

@@ -11,6 +11,7 @@
 #include "engines/redis/debts.h"
 
 #include "engines/redis/errors.h"
+#include "engines/redis/steps.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,14 +36,12 @@ static void postpone(struct snib__debt *d)
 
 static void ask(struct snib__redis *r, struct snib__debt *d)
 {
-    struct snib__command command;
     struct snib__wish wish = snib__wish_for(r, d->name, d->id);
     struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_DEBT, d);
     wish.loose_ms = d->loose_ms;
     wish.by_text = call.by_text = d->by_text;
-    r->layout->release(&command, &wish);
     d->retry_ns = SNIB__NEVER;
-    if (!snib__node_ask(&r->node, &call, &command)) {
+    if (!snib__steps_ask(r, SNIB__PLAN_RELEASE, &call, &wish)) {
         postpone(d);
     }
 }

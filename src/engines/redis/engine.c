@@ -12,8 +12,9 @@
  *   handover.c    queries.c    examine.c findings.c   who waits; who asks; how is it
  *   rights.c                                          what we must be allowed to do
  *   claims.c  attempts.c  breaks.c                    attempt, renew, release; who broke it
- *   asks.c    debts.c      bid.c
- *   layout.c      native*.c    scripts/               what is in the keys
+ *   asks.c    debts.c      bid.c       watches.c
+ *   steps.c                                           by a script, or without any
+ *   layout.c      native*.c    plain*.c    scripts/   what is in the keys
  *   node.c                                            one server
  *   inbox.c       greeting.c   quarantine.c ...       its parts: see node.h
  *   connection.c  command.c    reply.c    errors.c    bytes
@@ -29,6 +30,8 @@
 #include "engines/redis/queries.h"
 #include "engines/redis/rights.h"
 #include "engines/redis/settings.h"
+#include "engines/redis/steps.h"
+#include "engines/redis/watches.h"
 
 extern const struct snib__engine snib__engine_redis;
 
@@ -42,8 +45,9 @@ union snib__redis_query {
 static const struct snib__param params[] = {
     [SNIB__REDIS_DB] = {"db", SNIB__COUNT, NULL, 0, 65535, NULL,
                         "the database; with redis: it may also be the path"},
-    [SNIB__REDIS_PREFIX] = {"prefix", SNIB__TEXT, "snib", 1, 100, NULL,
-                            "in front of the keys and channels"},
+    [SNIB__REDIS_PREFIX] =
+        {"prefix", SNIB__TEXT, NULL, 1, 100, NULL,
+         "in front of the keys and channels; snib with layout=native, else none"},
     [SNIB__REDIS_NAME] = {"name", SNIB__TEXT, "snib", 1, 60, NULL,
                           "the connection's name in CLIENT LIST"},
     [SNIB__REDIS_PASSFILE] = {"passfile", SNIB__TEXT, NULL, 1, 1000, NULL,
@@ -68,6 +72,11 @@ static const struct snib__param params[] = {
     [SNIB__REDIS_KEY] = {"key", SNIB__TEXT, NULL, 1, 1000, NULL, "its key, if not in that file"},
     [SNIB__REDIS_TLS] = {"tls", SNIB__CHOICE, "verify", 0, 0, "verify|insecure",
                          "insecure: accept any certificate of the server"},
+    [SNIB__REDIS_LAYOUT] = {"layout", SNIB__CHOICE, "native", 0, 0, SNIB__LAYOUT_CHOICES,
+                            "what is in the keys: native, or as other programs have it"},
+    [SNIB__REDIS_SCRIPTS] = {"scripts", SNIB__CHOICE, "auto", 0, 0, "auto|no",
+                             "no: with layout=plain, by WATCH and MULTI; auto: only if scripts are "
+                             "not allowed"},
     [SNIB__REDIS_PARAMS] = {.name = NULL},
 };
 
@@ -76,7 +85,14 @@ static const struct snib__param params[] = {
 static void on_reply(struct snib__node *node, struct snib__redis_call *call,
                      const struct snib__reply *reply)
 {
+    static const struct snib__reply no_scripts = {
+        .type = REDIS_REPLY_ERROR, .text = "NOSCRIPT not allowed", .size = 20};
     struct snib__redis *r = node->owner;
+    if (call->kind <= SNIB__CALL_EVICT && reply->type == REDIS_REPLY_ERROR &&
+        snib__steps_switch(r, reply->text)) {
+        call->by_text = false; /* it is asked once more, and then step by step */
+        reply = &no_scripts;
+    }
     switch (call->kind) {
     case SNIB__CALL_ATTEMPT:
     case SNIB__CALL_RENEW:
@@ -88,6 +104,9 @@ static void on_reply(struct snib__node *node, struct snib__redis_call *call,
         break;
     case SNIB__CALL_EXAMINE:
         snib__examine_reply(r, call, reply);
+        break;
+    case SNIB__CALL_STEP:
+        snib__steps_reply(r, call, reply);
         break;
     default:
         snib__queries_reply(r, call, reply);
@@ -113,6 +132,9 @@ static void on_lost(struct snib__node *node, struct snib__redis_call *call, enum
     case SNIB__CALL_EXAMINE:
         snib__examine_lost(r, call, how);
         break;
+    case SNIB__CALL_STEP:
+        snib__steps_lost(r, call, how);
+        break;
     default:
         snib__queries_lost(r, call, how);
         break;
@@ -134,8 +156,19 @@ static void on_broken(struct snib__node *node, const char *text)
     snib__breaks_message(node->owner, text);
 }
 
+static void on_subscribed(struct snib__node *node, const char *channel)
+{
+    snib__watches_subscribed(node->owner, channel);
+}
+
+static void on_heard(struct snib__node *node, const char *channel, const char *text)
+{
+    snib__watches_heard(node->owner, channel, text);
+}
+
 static void on_inbox_ready(struct snib__node *node)
 {
+    snib__watches_ready(node->owner);
     snib__handover_ready(node->owner);
     snib__examine_inbox(node->owner);
 }
@@ -157,6 +190,8 @@ static const struct snib__node_upcalls node_upcalls = {
     .down = on_down,
     .message = on_message,
     .broken = on_broken,
+    .subscribed = on_subscribed,
+    .heard = on_heard,
     .inbox_ready = on_inbox_ready,
     .inbox_hears = on_inbox_hears,
     .inbox_failed = on_inbox_failed,
@@ -168,18 +203,28 @@ static int open_session(struct snib__session *session, snib_error *err)
 {
     struct snib__redis *r = snib__redis_of(session);
     r->session = session;
-    r->layout = &snib__layouts[SNIB__LAYOUT_NATIVE];
+    r->layout = &snib__layouts[session->values[SNIB__REDIS_LAYOUT].number];
+    r->lineless = (r->layout->lacks & SNIB_TRAIT_FAIR) != 0;
     r->line.tick_ns = SNIB__NEVER;
     snib__list_init(&r->line.bids);
+    snib__list_init(&r->watches.all);
     snib__list_init(&r->breaks.bids);
+    snib__list_init(&r->exchanges);
+    snib__list_init(&r->spent);
     snib__list_init(&r->debts);
     snib__list_init(&r->searches);
     snib__list_init(&r->examinations);
     if (!session->values[SNIB__REDIS_PASSING].number) {
         session->traits &= ~(unsigned)SNIB_TRAIT_TOKEN_SPAN;
     }
+    r->by_steps = session->values[SNIB__REDIS_SCRIPTS].number != 0;
+    session->traits &= ~r->layout->lacks;
+    session->why = r->layout->why;
     int rc = snib__settings_read(r, err);
     snib__node_init(&r->node, &node_upcalls, &r->settings, r);
+    if (rc == SNIB_OK && r->by_steps && !r->layout->plan) {
+        rc = snib__fail(err, SNIB_EINVAL, 0, "redis: layout=%s needs scripts", r->layout->name);
+    }
     return rc;
 }
 
@@ -195,8 +240,10 @@ static void close_session(struct snib__session *session)
         snib__examine_close(r);
     }
     snib__node_close(&r->node);
+    snib__steps_close(r);
     snib__debts_close(r);
     snib__breaks_close(r);
+    snib__watches_close(r);
     snib__settings_free(r);
     snib__table_free(&r->bids);
     r->session = NULL;
@@ -216,6 +263,7 @@ static int64_t keep_time(struct snib__redis *r, int64_t now_ns)
     int64_t next_ns = snib__debts_keep_time(r, now_ns, snib__claims_settled);
     next_ns = least(next_ns, snib__queries_keep_time(r, now_ns));
     next_ns = least(next_ns, snib__breaks_keep_time(r, now_ns));
+    next_ns = least(next_ns, snib__watches_keep_time(r, now_ns));
     next_ns = least(next_ns, snib__node_keep_time(&r->node, now_ns));
     /* A connection that was given up just now has left its debts behind: when are they due? */
     next_ns = least(next_ns, snib__debts_keep_time(r, now_ns, snib__claims_settled));
@@ -265,4 +313,5 @@ const struct snib__engine snib__engine_redis = {
     .examine = snib__examine,
     .rights = snib__redis_rights,
     .flush = snib__claims_flush,
+    .variants = SNIB__LAYOUT_VARIANTS,
 };

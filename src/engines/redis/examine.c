@@ -11,37 +11,28 @@
 
 #include "base/random.h"
 #include "engines/redis/errors.h"
+#include "engines/redis/steps.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A plain command. "@" stands for the key of the lock, "#" for a channel. */
-struct probe {
-    const char *words[6];
-    bool optional; /* locks do without it */
-};
-
-static const struct probe probes[] = {
-    {.words = {"HSET", "@", "probe", "1"}},
-    {.words = {"HGET", "@", "probe"}},
-    {.words = {"HMGET", "@", "probe"}},
-    {.words = {"HGETALL", "@"}},
-    {.words = {"HEXISTS", "@", "probe"}},
-    {.words = {"HDEL", "@", "probe"}},
-    {.words = {"TIME"}},
-    {.words = {"PUBSUB", "NUMSUB", "#"}},
-    {.words = {"PUBLISH", "#", "probe"}},
-    {.words = {"SCAN", "0", "MATCH", "@", "COUNT", "1"}, .optional = true},
-    {.words = {"INFO", "server"}, .optional = true},
-    {.words = {"CONFIG", "GET", "save"}, .optional = true},
-    {.words = {"CONFIG", "GET", "appendfsync"}, .optional = true},
-};
-
 /* Then a lock: by text, which makes the scripts known, and the last one by its SHA-1. */
 enum step { ATTEMPT, RENEW, RELEASE, RELEASE_BY_SHA1, CLEAN, STEPS };
 
-#define PROBES (sizeof probes / sizeof probes[0])
-#define ALL (PROBES + STEPS)
+static size_t count_probes(const struct snib__redis *r)
+{
+    size_t count = 0;
+    while (r->layout->probes[count].words[0]) {
+        count++;
+    }
+    return count;
+}
+
+/* A lock is tried by scripts, or not at all. */
+static size_t count_all(const struct snib__redis *r, const struct snib__examination *e)
+{
+    return count_probes(r) + (e->without_scripts ? 0 : STEPS);
+}
 
 /* ---- Asking ----------------------------------------------------------------------------- */
 
@@ -65,13 +56,16 @@ static struct snib__wish wish_of(const struct snib__redis *r, const struct snib_
     return wish;
 }
 
-static bool ask_probe(struct snib__redis *r, struct snib__examination *e, const struct probe *p)
+static bool ask_probe(struct snib__redis *r, struct snib__examination *e,
+                      const struct snib__probe *p)
 {
     struct snib__command command;
+    char key[SNIB__KEY_MAX];
     snib__command_begin(&command);
     for (size_t i = 0; i < sizeof p->words / sizeof p->words[0] && p->words[i]; i++) {
         if (p->words[i][0] == '@') {
-            snib__command_format(&command, "%s:{%s}", r->settings.prefix, e->name);
+            r->layout->key(key, r->settings.prefix, e->name);
+            snib__command_text(&command, key);
         } else {
             snib__command_text(&command, p->words[i][0] == '#' ? e->channel : p->words[i]);
         }
@@ -81,7 +75,6 @@ static bool ask_probe(struct snib__redis *r, struct snib__examination *e, const 
 
 static bool ask_step(struct snib__redis *r, struct snib__examination *e, enum step step)
 {
-    static const struct probe clean = {.words = {"PEXPIREAT", "@", "1"}};
     struct snib__command command;
     struct snib__wish wish = wish_of(r, e);
     switch (step) {
@@ -96,7 +89,7 @@ static bool ask_step(struct snib__redis *r, struct snib__examination *e, enum st
         r->layout->release(&command, &wish);
         break;
     case CLEAN:
-        return ask_probe(r, e, &clean);
+        return ask_probe(r, e, &r->layout->clean);
     default:
         r->layout->release(&command, &wish);
         break;
@@ -107,8 +100,10 @@ static bool ask_step(struct snib__redis *r, struct snib__examination *e, enum st
 static bool ask_all(struct snib__redis *r, struct snib__examination *e)
 {
     bool asked = true;
-    for (size_t i = 0; asked && i < ALL; i++) {
-        asked = i < PROBES ? ask_probe(r, e, &probes[i]) : ask_step(r, e, (enum step)(i - PROBES));
+    size_t probes = count_probes(r);
+    for (size_t i = 0; asked && i < count_all(r, e); i++) {
+        asked = i < probes ? ask_probe(r, e, &r->layout->probes[i])
+                           : ask_step(r, e, (enum step)(i - probes));
         e->asked += asked;
     }
     return asked;
@@ -141,14 +136,17 @@ static void append(char *list, size_t size, const char *word)
     snprintf(list + used, size - used, "%s%s", used ? ", " : "", word);
 }
 
-static void on_refused(const struct snib__redis *r, struct snib__examination *e, size_t index,
+static void on_refused(struct snib__redis *r, struct snib__examination *e, size_t index,
                        const char *text)
 {
     struct snib__error error = snib__error_read(text);
+    const struct snib__probe *probes = r->layout->probes;
     if (error.kind == SNIB__ERROR_LATER) {
         snprintf(e->why, sizeof e->why, "%.190s", text);
-    } else if (index >= PROBES) {
-        if (!e->broken[0]) {
+    } else if (index >= count_probes(r)) {
+        if (snib__steps_switch(r, text)) {
+            e->no_scripts = true;
+        } else if (!e->broken[0]) {
             snprintf(e->broken, sizeof e->broken, "%.150s", text);
         }
     } else if (r->settings.quarantine.off && strcmp(probes[index].words[0], "CONFIG") == 0) {
@@ -166,7 +164,7 @@ static void on_step(struct snib__redis *r, struct snib__examination *e, enum ste
     static const char *const names[] = {"attempt", "renewal", "release", "second release"};
     struct snib__layout_answer answer;
     bool right = r->layout->answer(&answer, reply);
-    if (step == CLEAN || e->broken[0]) {
+    if (step == CLEAN || e->broken[0] || e->no_scripts) {
         return;
     }
     switch (step) {
@@ -211,7 +209,7 @@ void snib__examine_reply(struct snib__redis *r, struct snib__redis_call *call,
     }
     note_greeting(r, e);
     size_t index = e->answered++;
-    if (index >= ALL) {
+    if (index >= count_all(r, e)) {
         int64_t span_ns = snib__elapsed_ns(call->sent, snib__now());
         e->round_trip_ns = span_ns > 0 ? span_ns : 1;
         end_if_complete(r, e);
@@ -219,12 +217,12 @@ void snib__examine_reply(struct snib__redis *r, struct snib__redis_call *call,
     }
     if (reply->type == REDIS_REPLY_ERROR) {
         on_refused(r, e, index, reply->text);
-    } else if (index >= PROBES) {
-        on_step(r, e, (enum step)(index - PROBES), reply);
-    } else if (strcmp(probes[index].words[0], "CONFIG") == 0) {
+    } else if (index >= count_probes(r)) {
+        on_step(r, e, (enum step)(index - count_probes(r)), reply);
+    } else if (strcmp(r->layout->probes[index].words[0], "CONFIG") == 0) {
         note_setting(e, reply);
     }
-    if (e->answered == ALL) {
+    if (e->answered == count_all(r, e)) {
         snib__command_words(&ping, "PING", (char *)NULL);
         (void)ask(r, e, &ping); /* no memory: the inbox, or the close, ends this */
     }
@@ -280,8 +278,9 @@ void snib__examine(struct snib__query *query)
     for (size_t i = 0; i < sizeof random; i++) {
         n += snprintf(e->name + n, sizeof e->name - (size_t)n, "%02x", random[i]);
     }
-    snprintf(e->channel, sizeof e->channel, "%.100s:inbox:%s", r->settings.prefix, e->name);
+    snprintf(e->channel, sizeof e->channel, "%.110s:inbox:%s", r->settings.root, e->name);
     e->query = query;
+    e->without_scripts = e->no_scripts = r->by_steps;
     e->fitness.uptime_s = -1;
     snib__list_append(&r->examinations, &e->in_session);
     if (!ask_all(r, e)) {

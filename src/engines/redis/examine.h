@@ -11,8 +11,9 @@ struct snib__examination {
     char name[40]; /* of a lock that nobody else has */
     unsigned char id[SNIB__ID_SIZE];
     char channel[160];
-    size_t asked, answered; /* probes */
-    bool met;               /* the greeting was answered: `fitness` is known */
+    bool without_scripts, no_scripts; /* none were wanted; none are allowed */
+    size_t asked, answered;           /* probes */
+    bool met;                         /* the greeting was answered: `fitness` is known */
     struct snib__fitness fitness;
     int unchecked;     /* sections of INFO that were denied */
     char denied[160];  /* commands that locks need and this user may not use */

@@ -312,6 +312,9 @@ static void tell_rights(const struct report *p)
              "locks are not granted for another %.0f s: the server was restarted, and those it may "
              "have forgotten may still be held",
              (double)left_ms / 1000);
+    } else if (e->no_scripts) {
+        tell(p, SNIB_WARNING, "lock", e->without_scripts ? NULL : remedy,
+             "without scripts: by WATCH and MULTI, in twice the time; not tried");
     } else {
         tell(p, SNIB_GOOD, "lock", NULL, "taken, renewed and given back");
     }
@@ -319,7 +322,8 @@ static void tell_rights(const struct report *p)
         tell(p, SNIB_WARNING, "inbox", "allow this user SUBSCRIBE, and the channels of the prefix",
              "no subscription (%s): waiters try now and then, in no order", e->inbox_broken);
     } else {
-        tell(p, SNIB_GOOD, "inbox", NULL, "subscribed: waiters are served in order, by message");
+        tell(p, SNIB_GOOD, "inbox", NULL, "subscribed: waiters are %s by message",
+             p->r->lineless ? "told" : "served in order,");
     }
 }
 

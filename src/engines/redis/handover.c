@@ -74,7 +74,7 @@ void snib__handover_ready(struct snib__redis *r)
 /* Without an inbox there is no line to stand in: those who wait try again, now and then. */
 void snib__handover_failed(struct snib__redis *r)
 {
-    while (!snib__list_empty(&r->line.bids)) {
+    while (!r->lineless && !snib__list_empty(&r->line.bids)) {
         snib__attempts_turned_away(r, SNIB__OF(r->line.bids.after, struct snib__bid, in_line));
     }
 }

@@ -2,6 +2,8 @@
 /*
  * The inbox: one subscription, where grants are delivered.
  *
+ * Further channels, of locks that are waited for, come and go (watches.c).
+ *
  * A second channel, which all inboxes of a prefix share, tells who broke which lock (breaks.c). It
  * is asked for by itself: a user who may not hear that channel stands in line all the same.
  *
@@ -35,11 +37,11 @@ static void greet(struct snib__connection *c)
     struct snib__redis_call call = {.kind = SUBSCRIBE, .sent = snib__now(), .due_ns = SNIB__NEVER};
     unsigned char random[16];
     snib__random(random, sizeof random);
-    int n = snprintf(inbox->name, sizeof inbox->name, "%.100s:inbox:", inbox->prefix);
+    int n = snprintf(inbox->name, sizeof inbox->name, "%.105s:inbox:", inbox->root);
     for (size_t i = 0; i < sizeof random; i++) {
         n += snprintf(inbox->name + n, sizeof inbox->name - (size_t)n, "%02x", random[i]);
     }
-    snprintf(inbox->broken, sizeof inbox->broken, "%.100s:broken", inbox->prefix);
+    snprintf(inbox->broken, sizeof inbox->broken, "%.105s:broken", inbox->root);
     snib__greeting_send(&inbox->greeting, c, inbox->credentials, SNIB__GREET_RUN);
     snib__command_words(&command, "SUBSCRIBE", inbox->name, (char *)NULL);
     if (snib__connection_ask(c, &call, &command)) {
@@ -94,10 +96,17 @@ static void on_reply(struct snib__connection *c, struct snib__redis_call *call,
             inbox->upcalls->message(inbox, bytes, size);
         } else if (strcmp(channel, inbox->broken) == 0) {
             inbox->upcalls->broken(inbox, snib__reply_text(reply, 2));
+        } else {
+            inbox->upcalls->heard(inbox, channel, snib__reply_text(reply, 2));
         }
     } else if (strcmp(snib__reply_text(reply, 0), "subscribe") == 0) {
-        inbox->upcalls->hears(inbox); /* of breaks, too */
-    } /* else it may not; who holds learns of them at its next renewal */
+        const char *channel = snib__reply_text(reply, 1);
+        if (strcmp(channel, inbox->broken) == 0) {
+            inbox->upcalls->hears(inbox); /* of breaks, too */
+        } else {
+            inbox->upcalls->subscribed(inbox, channel);
+        }
+    } /* else it may not: who holds learns of breaks at its next renewal, who waits when it asks */
 }
 
 static void on_lost(struct snib__connection *c, struct snib__redis_call *call, enum snib__loss how)
@@ -131,10 +140,10 @@ static const struct snib__connection_upcalls connection_upcalls = {
 
 void snib__inbox_init(struct snib__inbox *inbox, const struct snib__inbox_upcalls *upcalls,
                       const struct snib__address *address,
-                      const struct snib__credentials *credentials, const char *prefix, void *owner)
+                      const struct snib__credentials *credentials, const char *root, void *owner)
 {
     *inbox = (struct snib__inbox){
-        .upcalls = upcalls, .credentials = credentials, .prefix = prefix, .owner = owner};
+        .upcalls = upcalls, .credentials = credentials, .root = root, .owner = owner};
     snib__connection_init(&inbox->connection, &connection_upcalls, address, inbox);
 }
 
@@ -166,6 +175,15 @@ void snib__inbox_follow(struct snib__inbox *inbox, const char *run_id)
 void snib__inbox_lead_lost(struct snib__inbox *inbox)
 {
     inbox->run_id[0] = '\0';
+}
+
+void snib__inbox_listen(struct snib__inbox *inbox, const char *channel, bool listen)
+{
+    struct snib__command command;
+    if (inbox->state == SNIB__INBOX_READY) {
+        snib__command_words(&command, listen ? "SUBSCRIBE" : "UNSUBSCRIBE", channel, (char *)NULL);
+        (void)snib__connection_say(&inbox->connection, &command);
+    }
 }
 
 /* ---- Signs of life ---------------------------------------------------------------------- */

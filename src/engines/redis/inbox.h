@@ -15,7 +15,9 @@ struct snib__inbox;
 
 struct snib__inbox_upcalls {
     void (*message)(struct snib__inbox *, const char *bytes, size_t size);
-    void (*broken)(struct snib__inbox *, const char *text); /* what was said to everybody */
+    void (*broken)(struct snib__inbox *, const char *text);        /* what was said to everybody */
+    void (*subscribed)(struct snib__inbox *, const char *channel); /* another one, asked for */
+    void (*heard)(struct snib__inbox *, const char *channel, const char *text); /* there */
     void (*ready)(struct snib__inbox *);
     void (*hears)(struct snib__inbox *);  /* and what is said to everybody, from now on */
     void (*failed)(struct snib__inbox *); /* it could not be opened; tried again after a pause */
@@ -24,7 +26,7 @@ struct snib__inbox_upcalls {
 struct snib__inbox {
     const struct snib__inbox_upcalls *upcalls;
     const struct snib__credentials *credentials;
-    const char *prefix;
+    const char *root; /* in front of our channels */
     void *owner;
     struct snib__connection connection;
     struct snib__greeting greeting;
@@ -39,7 +41,7 @@ struct snib__inbox {
 
 void snib__inbox_init(struct snib__inbox *, const struct snib__inbox_upcalls *,
                       const struct snib__address *, const struct snib__credentials *,
-                      const char *prefix, void *owner);
+                      const char *root, void *owner);
 
 /* Somebody wants messages, or nobody does any more. */
 void snib__inbox_want(struct snib__inbox *, bool wanted);
@@ -51,6 +53,9 @@ void snib__inbox_open(struct snib__inbox *);
  * say which run it is; then the inbox is opened anew, to be sure. */
 void snib__inbox_follow(struct snib__inbox *, const char *run_id);
 void snib__inbox_lead_lost(struct snib__inbox *); /* they go nowhere at the moment */
+
+/* Listen to another channel too, or no more; nothing if it is not ready. */
+void snib__inbox_listen(struct snib__inbox *, const char *channel, bool listen);
 
 void snib__inbox_keep_time(struct snib__inbox *, int64_t now_ns);
 int64_t snib__inbox_next(const struct snib__inbox *);

@@ -2,24 +2,74 @@
 #include "engines/redis/layout.h"
 
 #include "engines/redis/native.h"
+#include "engines/redis/plain.h"
+#include "engines/redis/plan.h"
 
 const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
     [SNIB__LAYOUT_NATIVE] =
         {
             .name = "native",
+            .prefix = "snib",
+            .why = "",
             .recheck_ms = 1000,
             .behind_ms = 10000,
+            .strangers_ms = 1000,
             .commands = "+evalsha +eval +hmget +hset +hget +hgetall +hdel +hexists +pexpireat "
                         "+time +publish +pubsub|numsub",
+            .probes = snib__native_probes,
+            .clean = {.words = {"PEXPIREAT", "@", "1"}},
             .attempt = snib__native_attempt,
             .renew = snib__native_renew,
             .release = snib__native_release,
             .evict = snib__native_evict,
             .answer = snib__native_answer,
             .grant = snib__native_grant,
+            .refuses = snib__native_refuses,
+            .key = snib__native_key,
+            .root = snib__native_root,
+            .channels = snib__native_channels,
+            .frees = snib__native_frees,
+            .reach = snib__native_reach,
             .pattern = snib__native_pattern,
             .name_of = snib__native_name_of,
+            .looks = 1,
             .inspect = snib__native_inspect,
             .show = snib__native_show,
+        },
+    [SNIB__LAYOUT_PLAIN] =
+        {
+            .name = "plain",
+            .prefix = "",
+            .lacks =
+                SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_TOKEN_SPAN,
+            .why = "layout=plain is one string per lock, which has room for one holder",
+            .recheck_ms = 1000,
+            .behind_ms = 1000,
+            .strangers_ms = 100,
+            .commands = "+evalsha +eval +mget +get +set +del +pexpire +pttl +time +publish "
+                        "+unsubscribe",
+            .commands_of_plan =
+                "+watch +multi +exec +mget +get +set +del +pexpire +pttl +time +publish "
+                "+unsubscribe",
+            .plan = &snib__plain_plan,
+            .probes = snib__plain_probes,
+            .clean = {.words = {"DEL", "@"}},
+            .attempt = snib__plain_attempt,
+            .renew = snib__plain_renew,
+            .release = snib__plain_release,
+            .evict = snib__plain_evict,
+            .answer = snib__native_answer, /* the same words */
+            .grant = snib__native_grant,
+            .refuses = snib__plain_refuses,
+            .key = snib__plain_key,
+            .root = snib__plain_root,
+            .channels = snib__plain_channels,
+            .frees = snib__plain_frees,
+            .reach = snib__plain_reach,
+            .pattern = snib__plain_pattern,
+            .name_of = snib__plain_name_of,
+            .looks = 2,
+            .inspect = snib__plain_inspect,
+            .show = snib__plain_show,
         },
 };

@@ -13,6 +13,8 @@
 #include "engines/redis/server_clock.h"
 
 #define SNIB__KEY_MAX 512 /* prefix and name are at most 300 */
+#define SNIB__LOOKS 3     /* commands that read one lock, at most */
+#define SNIB__CHANNELS 2  /* that tell of one lock, at most */
 #define SNIB__ID_SIZE 17  /* of an owner: 16 random bytes, and one for each life of it */
 
 /* What is wanted. Each command reads what it needs. */
@@ -46,7 +48,8 @@ enum snib__answer_word {
     SNIB__ANSWER_LATE, /* arrived after its time, or after its release */
     /* to a renewal, a release or an eviction */
     SNIB__ANSWER_BROKEN, /* a renewal: `holder` wants it given up; nothing was extended */
-    SNIB__ANSWER_ASKED,  /* an eviction: its holder has it for `holder_left_ms` at the most */
+    SNIB__ANSWER_ASKED,  /* an eviction: its holder has it for `holder_left_ms` at the most; BUSY:
+                          * so it has, and it is another program's, which cannot be asked */
     SNIB__ANSWER_GONE,   /* was the owner's, and is not any more */
     SNIB__ANSWER_LEFT,   /* was waiting */
     SNIB__ANSWER_DONE,   /* released before */
@@ -79,14 +82,27 @@ struct snib__layout_grant {
 
 typedef void snib__layout_show(void *arg, const snib_seen *);
 
-/* One row of the table. No slot is optional. */
+/* What `snib doctor` tries: a command. "@" stands for the key of the lock, "#" for a channel. */
+struct snib__probe {
+    const char *words[6]; /* none: the end */
+    bool optional;        /* locks do without it */
+};
+
+struct snib__plan; /* how it is done without scripts: plan.h */
+
+/* One row of the table. No slot is optional, but for `plan`. */
 struct snib__layout {
     const char *name;
+    const char *prefix; /* unless the URL names one */
+    unsigned lacks;     /* of the engine's traits, */
+    const char *why;    /* and why: "shared and counted locks ..."; "": lacks none */
     /* Those who wait ask again about this often: the first in line, and those behind them at most.
-     */
-    int64_t recheck_ms, behind_ms;
-    /* The commands that it uses, inside of scripts too, as rights of an ACL. */
-    const char *commands;
+     * `strangers_ms`: while nobody would say that it is free. */
+    int64_t recheck_ms, behind_ms, strangers_ms;
+    /* The commands that it uses, inside of scripts too, as rights of an ACL; and without any. */
+    const char *commands, *commands_of_plan;
+    const struct snib__probe *probes;
+    struct snib__probe clean; /* after them: nothing is left of the lock */
 
     void (*attempt)(struct snib__command *, const struct snib__wish *);
     void (*renew)(struct snib__command *, const struct snib__wish *);
@@ -98,17 +114,46 @@ struct snib__layout {
     bool (*grant)(struct snib__layout_grant *, const char *prefix, const char *message,
                   size_t size);
 
-    /* All names that start with `name`, as a pattern of SCAN; and which name a key is about. */
+    /* How it is done without scripts; NULL: it cannot be. */
+    const struct snib__plan *plan;
+
+    /* Is this prefix, or name, one that cannot work? Why; NULL: it can. */
+    const char *(*refuses)(const char *prefix, const char *name);
+    void (*key)(char out[SNIB__KEY_MAX], const char *prefix, const char *name);
+    /* In front of the channels of inboxes and breaks. */
+    void (*root)(char out[SNIB__KEY_MAX], const char *prefix);
+    /* Who waits listens there: what is said means that it may be free. How many; none: there is a
+     * line at the server, and grants come to the inbox. */
+    size_t (*channels)(char out[SNIB__CHANNELS][SNIB__KEY_MAX], const char *prefix,
+                       const char *database, const char *name);
+    /* Does this word, on that channel, mean so? */
+    bool (*frees)(size_t channel, const char *word);
+    /* Keys and channels as rights of an ACL; the prefix is escaped as its patterns want it. */
+    void (*reach)(char *out, size_t size, const char *prefix, const char *database);
+
+    /* All names that start with `name`, as a pattern of SCAN that may find more; and which name a
+     * key is about. */
     void (*pattern)(char out[2 * SNIB__KEY_MAX], const char *prefix, const char *name);
     bool (*name_of)(char out[SNIB__KEY_MAX], const char *prefix, const char *key);
-    /* Read a name, and show who is in the reply: holders first, then who waits. SNIB_ENOMEM, or
-     * SNIB_EKIND: another version of the layout has written it. */
-    void (*inspect)(struct snib__command *, const struct snib__wish *);
-    int (*show)(const struct snib__reply *, const char *name, const struct snib__server_clock *,
-                snib__layout_show *, void *arg);
+    /* Read a name by so many commands, all but the last of which answer a number; and show who is
+     * in the last reply: holders first, then who waits. SNIB_ENOMEM, or SNIB_EKIND: another version
+     * of the layout has written it. */
+    unsigned looks;
+    void (*inspect)(struct snib__command *, const struct snib__wish *, unsigned look);
+    int (*show)(const struct snib__reply *, const int64_t numbers[SNIB__LOOKS], const char *name,
+                const struct snib__server_clock *, snib__layout_show *, void *arg);
 };
 
-enum snib__layout_row { SNIB__LAYOUT_NATIVE, SNIB__LAYOUTS };
+/* The choices of layout=, in this order. */
+#define SNIB__LAYOUT_CHOICES "native|plain"
+#define SNIB__LAYOUT_VARIANTS                                                                      \
+    "layout=plain: the key of redis-py, redsync, node-redlock and their like; exclusive locks "    \
+    "only, "                                                                                       \
+    "one string has room for one holder; not fair, others do not stand in line"
+enum snib__layout_row { SNIB__LAYOUT_NATIVE, SNIB__LAYOUT_PLAIN, SNIB__LAYOUTS };
 extern const struct snib__layout snib__layouts[SNIB__LAYOUTS];
+
+/* For patterns: what means something in them is meant as it is. Room for twice the text. */
+void snib__pattern_escape(char *out, const char *text);
 
 #endif

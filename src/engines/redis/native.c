@@ -37,7 +37,7 @@ static void begin(struct snib__command *c, const struct snib__script *script,
         snib__command_bytes(c, script->sha1, sizeof script->sha1 - 1);
     }
     snib__command_text(c, "1");
-    snib__native_key(c, wish);
+    snib__command_format(c, "%s:{%s}", wish->prefix, wish->name);
 }
 
 void snib__native_attempt(struct snib__command *c, const struct snib__wish *wish)

@@ -20,13 +20,21 @@ bool snib__native_grant(struct snib__layout_grant *, const char *prefix, const c
                         size_t size);
 
 /* native_names.c: keys and names */
-void snib__native_key(struct snib__command *, const struct snib__wish *); /* adds it */
+extern const struct snib__probe snib__native_probes[];
+const char *snib__native_refuses(const char *prefix, const char *name);
+void snib__native_key(char out[SNIB__KEY_MAX], const char *prefix, const char *name);
+void snib__native_root(char out[SNIB__KEY_MAX], const char *prefix);
+size_t snib__native_channels(char out[SNIB__CHANNELS][SNIB__KEY_MAX], const char *prefix,
+                             const char *database, const char *name);
+bool snib__native_frees(size_t channel, const char *word);
+void snib__native_reach(char *out, size_t size, const char *prefix, const char *database);
 void snib__native_pattern(char out[2 * SNIB__KEY_MAX], const char *prefix, const char *name);
 bool snib__native_name_of(char out[SNIB__KEY_MAX], const char *prefix, const char *key);
 
 /* native_inspect.c: who is in the hash */
-void snib__native_inspect(struct snib__command *, const struct snib__wish *);
-int snib__native_show(const struct snib__reply *, const char *name,
-                      const struct snib__server_clock *, snib__layout_show *, void *arg);
+void snib__native_inspect(struct snib__command *, const struct snib__wish *, unsigned look);
+int snib__native_show(const struct snib__reply *, const int64_t numbers[SNIB__LOOKS],
+                      const char *name, const struct snib__server_clock *, snib__layout_show *,
+                      void *arg);
 
 #endif

@@ -32,11 +32,12 @@ struct hash {
     unsigned permits;
 };
 
-void snib__native_inspect(struct snib__command *c, const struct snib__wish *wish)
+void snib__native_inspect(struct snib__command *c, const struct snib__wish *wish, unsigned look)
 {
+    (void)look;
     snib__command_begin(c);
     snib__command_text(c, "HGETALL");
-    snib__native_key(c, wish);
+    snib__command_format(c, "%s:{%s}", wish->prefix, wish->name);
 }
 
 static int compare(const struct snib__reply *field, const char *name, size_t size)
@@ -189,9 +190,11 @@ static unsigned read_permits(struct snib__packed state)
     return several ? (unsigned)snib__packed_number(&state, 4) : 0;
 }
 
-int snib__native_show(const struct snib__reply *reply, const char *name,
-                      const struct snib__server_clock *clock, snib__layout_show *show, void *arg)
+int snib__native_show(const struct snib__reply *reply, const int64_t numbers[SNIB__LOOKS],
+                      const char *name, const struct snib__server_clock *clock,
+                      snib__layout_show *show, void *arg)
 {
+    (void)numbers;
     size_t pairs = reply->count / 2;
     struct hash hash = {.pairs = reply};
     if (pairs > 1) {

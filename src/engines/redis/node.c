@@ -126,6 +126,18 @@ static void on_broken(struct snib__inbox *inbox, const char *text)
     node->upcalls->broken(node, text);
 }
 
+static void on_subscribed(struct snib__inbox *inbox, const char *channel)
+{
+    struct snib__node *node = inbox->owner;
+    node->upcalls->subscribed(node, channel);
+}
+
+static void on_heard(struct snib__inbox *inbox, const char *channel, const char *text)
+{
+    struct snib__node *node = inbox->owner;
+    node->upcalls->heard(node, channel, text);
+}
+
 static void on_inbox_ready(struct snib__inbox *inbox)
 {
     struct snib__node *node = inbox->owner;
@@ -147,6 +159,8 @@ static void on_inbox_failed(struct snib__inbox *inbox)
 static const struct snib__inbox_upcalls inbox_upcalls = {
     .message = on_message,
     .broken = on_broken,
+    .subscribed = on_subscribed,
+    .heard = on_heard,
     .ready = on_inbox_ready,
     .hears = on_inbox_hears,
     .failed = on_inbox_failed,
@@ -160,7 +174,7 @@ void snib__node_init(struct snib__node *node, const struct snib__node_upcalls *u
     *node = (struct snib__node){.upcalls = upcalls, .settings = settings, .owner = owner};
     snib__connection_init(&node->connection, &connection_upcalls, &settings->address, node);
     snib__inbox_init(&node->inbox, &inbox_upcalls, &settings->address, &settings->credentials,
-                     settings->prefix, node);
+                     settings->root, node);
 }
 
 void snib__node_close(struct snib__node *node)
@@ -262,6 +276,11 @@ bool snib__node_open_inbox(struct snib__node *node)
 {
     snib__inbox_open(&node->inbox);
     return node->inbox.state != SNIB__INBOX_NONE;
+}
+
+void snib__node_listen(struct snib__node *node, const char *channel, bool listen)
+{
+    snib__inbox_listen(&node->inbox, channel, listen);
 }
 
 /* ---- Driving ---------------------------------------------------------------------------- */

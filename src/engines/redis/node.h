@@ -31,6 +31,8 @@ struct snib__node_upcalls {
     void (*down)(struct snib__node *); /* the connection has ended; its calls were told before */
     void (*message)(struct snib__node *, const char *bytes, size_t size); /* in the inbox */
     void (*broken)(struct snib__node *, const char *text);                /* who broke what */
+    void (*subscribed)(struct snib__node *, const char *channel);         /* that we asked for */
+    void (*heard)(struct snib__node *, const char *channel, const char *text); /* there */
     void (*inbox_ready)(struct snib__node *);
     void (*inbox_hears)(struct snib__node *); /* of breaks, from now on */
     void (*inbox_failed)(struct snib__node *);
@@ -41,7 +43,8 @@ struct snib__node_settings {
     struct snib__address address;
     struct snib__credentials credentials;
     struct snib__quarantine_rule quarantine;
-    const char *prefix; /* of the inbox's name */
+    const char *prefix;
+    char root[120]; /* of the inbox's name */
     bool may_evict;
     bool unverified; /* TLS, with whatever certificate */
     char where[300]; /* "host:port", for people */
@@ -105,6 +108,10 @@ const char *snib__node_why(const struct snib__node *, enum snib__loss);
 void snib__node_await(struct snib__node *, bool somebody);
 const char *snib__node_inbox(const struct snib__node *);
 bool snib__node_open_inbox(struct snib__node *); /* true: it is being opened, or open */
+
+/* Listen to another channel, or no more. Nothing if there is no inbox: ask again when it is ready.
+ */
+void snib__node_listen(struct snib__node *, const char *channel, bool listen);
 
 /* Driving: keep time, and learn when to be called again; then poll SNIB__NODE_FDS descriptors at
  * most, and step with what became ready. */

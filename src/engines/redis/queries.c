@@ -13,6 +13,7 @@
 #include "engines/redis/queries.h"
 
 #include "engines/redis/errors.h"
+#include "engines/redis/steps.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,15 +79,15 @@ static bool ask(struct snib__redis *r, struct snib__search *s, const struct snib
 
 static bool ask_evict(struct snib__redis *r, struct snib__search *s, bool by_text)
 {
-    struct snib__command command;
     struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_EVICT, s);
     struct snib__wish wish = snib__wish_for(r, s->query->name, NULL);
     wish.token = s->query->token;
     wish.force = s->query->force;
     wish.who = r->session->who;
     wish.by_text = call.by_text = by_text;
-    r->layout->evict(&command, &wish);
-    return ask(r, s, &call, &command);
+    bool asked = snib__steps_ask(r, SNIB__PLAN_EVICT, &call, &wish);
+    s->under_way += asked;
+    return asked;
 }
 
 static bool ask_scan(struct snib__redis *r, struct snib__search *s, const char *cursor)
@@ -104,11 +105,15 @@ static bool ask_scan(struct snib__redis *r, struct snib__search *s, const char *
 
 static bool ask_inspect(struct snib__redis *r, struct snib__search *s, const char *name)
 {
-    struct snib__command command;
-    struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_INSPECT, s);
     struct snib__wish wish = snib__wish_for(r, name, NULL);
-    r->layout->inspect(&command, &wish);
-    return ask(r, s, &call, &command);
+    bool asked = true;
+    for (unsigned look = 0; asked && look < r->layout->looks; look++) {
+        struct snib__command command;
+        struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_INSPECT, s);
+        r->layout->inspect(&command, &wish, look);
+        asked = ask(r, s, &call, &command);
+    }
+    return asked;
 }
 
 /* Ask for more names, or end when nothing is under way. */
@@ -154,7 +159,8 @@ static void add_names(struct snib__redis *r, struct snib__search *s, const struc
 {
     char name[SNIB__KEY_MAX];
     for (size_t i = 0; s->code == 0 && i < keys->count; i++) {
-        if (!r->layout->name_of(name, r->settings.prefix, snib__reply_text(keys, i))) {
+        if (!r->layout->name_of(name, r->settings.prefix, snib__reply_text(keys, i)) ||
+            strncmp(name, s->query->name, strlen(s->query->name)) != 0) {
             continue; /* a server may show whatever it likes */
         }
         if (s->count >= NAMES_MOST) {
@@ -195,8 +201,14 @@ static void show(void *arg, const snib_seen *seen)
 static void on_inspect(struct snib__redis *r, struct snib__search *s,
                        const struct snib__reply *reply)
 {
+    if (s->look + 1 < r->layout->looks) {
+        s->numbers[s->look++] =
+            reply->type == REDIS_REPLY_STRING ? strtoll(reply->text, NULL, 10) : reply->integer;
+        return;
+    }
     const char *name = s->names[s->answered++];
-    int code = r->layout->show(reply, name, &r->node.clock, show, s->query);
+    s->look = 0;
+    int code = r->layout->show(reply, s->numbers, name, &r->node.clock, show, s->query);
     if (code == SNIB_ENOMEM) {
         fail(r, s, SNIB_ENOMEM, 0, "out of memory");
     } else if (code < 0 && !s->query->prefix) { /* in a list it is passed over */
@@ -231,6 +243,9 @@ static void on_evict(struct snib__redis *r, struct snib__search *s, const struct
     bool known = r->layout->answer(&answer, reply);
     if (known && answer.word == SNIB__ANSWER_ASKED) {
         wait_for_holder(r, s, answer.holder_left_ms);
+    } else if (known && answer.word == SNIB__ANSWER_BUSY) {
+        fail(r, s, SNIB_EBUSY, 0,
+             "its holder is another program, which cannot be asked; it can be taken away by force");
     } else if (!known || (answer.word != SNIB__ANSWER_GONE && !s->asked_for)) {
         fail(r, s, SNIB_ELOST, 0, "nobody holds it with that token");
     }
@@ -264,7 +279,10 @@ static void on_error(struct snib__redis *r, struct snib__search *s,
         return;
     }
     if (error.kind == SNIB__ERROR_KIND && call->kind == SNIB__CALL_INSPECT && s->query->prefix) {
-        s->answered++; /* somebody else's key under our prefix */
+        if (++s->look >= r->layout->looks) { /* somebody else's key under our prefix */
+            s->answered++;
+            s->look = 0;
+        }
         return;
     }
     if (error.kind == SNIB__ERROR_MOVED) {
@@ -303,6 +321,7 @@ static void ask_again(struct snib__redis *r, struct snib__search *s)
     s->cut = false;
     s->repeated = true;
     s->asked = s->answered;
+    s->look = 0;
     strcpy(cursor, s->cursor);
     if (cursor[0]) {
         if (ask_scan(r, s, cursor)) {

@@ -14,12 +14,14 @@ struct snib__search {
     char cursor[24];        /* of the SCAN that is under way; "" for none */
     unsigned scans;
     unsigned under_way;
-    bool asked_for;   /* evict: its holder was asked to give it up, */
-    int64_t check_ns; /* and this is when to see whether it has; 0: not now */
-    int64_t due_ns;   /* and until when */
-    int64_t left_ms;  /* it has it for this long at the most */
-    bool cut;         /* some of what was asked was lost with a connection */
-    bool repeated;    /* and asked for again, once */
+    bool asked_for;               /* evict: its holder was asked to give it up, */
+    int64_t check_ns;             /* and this is when to see whether it has; 0: not now */
+    int64_t due_ns;               /* and until when */
+    int64_t left_ms;              /* it has it for this long at the most */
+    bool cut;                     /* some of what was asked was lost with a connection */
+    bool repeated;                /* and asked for again, once */
+    unsigned look;                /* of those that read one name: the next one to be answered, */
+    int64_t numbers[SNIB__LOOKS]; /* and what those before it have answered */
     int code, sys;
     char why[520];
 };

@@ -10,28 +10,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Keys and channels are given as patterns: what means something in them is meant as it is. */
-static void escape(char *out, const char *text)
-{
-    for (; *text; text++) {
-        if (strchr("*?[]^\\", *text)) {
-            *out++ = '\\';
-        }
-        *out++ = *text;
-    }
-    *out = '\0';
-}
-
 int snib__redis_rights(const struct snib__session *session, char *out, size_t size)
 {
     const struct snib__redis *r = snib__redis_of(session);
     const char *user = session->url->user;
-    char prefix[2 * SNIB__KEY_MAX];
-    escape(prefix, r->settings.prefix);
+    char prefix[2 * SNIB__KEY_MAX], reach[4 * SNIB__KEY_MAX];
+    snib__pattern_escape(prefix, r->settings.prefix);
+    r->layout->reach(reach, sizeof reach, prefix, r->database);
     return snprintf(out, size,
-                    "ACL SETUSER %s on >PASSWORD resetkeys resetchannels -@all ~%s:* &%s:* %s "
+                    "ACL SETUSER %s on >PASSWORD resetkeys resetchannels -@all %s %s "
                     "+subscribe +ping +info +client|setname +scan%s%s",
-                    user[0] ? user : "snib", prefix, prefix, r->layout->commands,
+                    user[0] ? user : "snib", reach,
+                    r->by_steps ? r->layout->commands_of_plan : r->layout->commands,
                     strcmp(r->database, "0") != 0 ? " +select" : "",
                     r->settings.quarantine.off ? "" : " +config|get");
 }

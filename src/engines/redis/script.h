@@ -17,4 +17,10 @@ extern const struct snib__script snib__native_renew_script;
 extern const struct snib__script snib__native_release_script;
 extern const struct snib__script snib__native_evict_script;
 
+/* scripts/plain/ */
+extern const struct snib__script snib__plain_attempt_script;
+extern const struct snib__script snib__plain_renew_script;
+extern const struct snib__script snib__plain_release_script;
+extern const struct snib__script snib__plain_evict_script;
+
 #endif

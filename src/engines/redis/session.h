@@ -7,6 +7,7 @@
  *
  *   bid      the engine's part of a claim
  *   line     the bids that wait
+ *   watches  channels of locks that somebody waits for
  *   breaks   the bids that are held and want to hear when somebody breaks them
  *   debt     something to be released at the server that is nobody's any more
  *   search   the engine's part of a query
@@ -32,6 +33,8 @@ enum {
     SNIB__REDIS_CERT,
     SNIB__REDIS_KEY,
     SNIB__REDIS_TLS,
+    SNIB__REDIS_LAYOUT,
+    SNIB__REDIS_SCRIPTS,
     SNIB__REDIS_PARAMS
 };
 
@@ -44,7 +47,8 @@ enum snib__call_kind {
     SNIB__CALL_EVICT, /* these three: a search */
     SNIB__CALL_SCAN,
     SNIB__CALL_INSPECT,
-    SNIB__CALL_EXAMINE /* an examination */
+    SNIB__CALL_EXAMINE, /* an examination */
+    SNIB__CALL_STEP     /* an exchange: part of one of the first five */
 };
 
 enum snib__bid_phase {
@@ -62,11 +66,14 @@ struct snib__bid {
     struct snib__entry by_owner;
     struct snib__list in_line;   /* only while `waits` */
     struct snib__list in_breaks; /* only while `listens` */
-    struct snib__instant asked;  /* a grant by message counts from here; 0: never asked */
-    uint32_t turn;               /* how many attempts were sent */
-    uint32_t queued_turn;        /* the last that was answered "queued"; 0: none */
-    int place;                   /* in line, and what the holder had left, when it said so */
+    struct snib__list in_watch;  /* only with `watch`: what it listens to */
+    struct snib__watch *watch;
+    struct snib__instant asked; /* a grant by message counts from here; 0: never asked */
+    uint32_t turn;              /* how many attempts were sent */
+    uint32_t queued_turn;       /* the last that was answered "queued"; 0: none */
+    int place;                  /* in line, and what the holder had left, when it said so */
     int64_t holder_left_ms;
+    uint64_t holder_token;
     int64_t recheck_ns;
     int64_t loose_ms; /* an attempt may still reach the server until then, by its clock; 0: none */
     unsigned char phase;
@@ -81,6 +88,7 @@ struct snib__bid {
     bool by_itself;       /* which the core has not asked for */
     bool doubts;          /* it must be asked for once more */
     bool listens;         /* for breaks */
+    bool stranger;        /* the holder is another program's, and will not tell us */
     unsigned under_way;   /* calls that name it */
     char *breaker;        /* who says that he broke it; NULL: nobody, or it was not so */
 };
@@ -90,6 +98,12 @@ struct snib__redis_line {
     struct snib__list bids;
     size_t count;
     int64_t tick_ns; /* when the first of them wants to ask again */
+};
+
+/* Channels of locks that somebody waits for, or did just now. */
+struct snib__redis_watches {
+    struct snib__list all;
+    struct snib__table ears; /* by channel */
 };
 
 /* Those that are held and want to hear when they are broken. */
@@ -103,6 +117,7 @@ struct snib__redis_breaks {
 struct snib__redis {
     struct snib__session *session;
     const struct snib__layout *layout;
+    bool lineless; /* it has no line at the server: who waits listens, and asks */
     struct snib__node_settings settings;
     struct snib__node node;
     char *password; /* "" for none */
@@ -110,7 +125,11 @@ struct snib__redis {
     char database[12];
     struct snib__table bids; /* those that messages may be for, by owner id */
     struct snib__redis_line line;
+    struct snib__redis_watches watches;
     struct snib__redis_breaks breaks;
+    bool by_steps;               /* without scripts: */
+    struct snib__list exchanges; /* one after the other; */
+    struct snib__list spent;     /* those that have their answer, while calls name them */
     struct snib__list debts;
     struct snib__list searches; /* queries under way */
     struct snib__list examinations;

@@ -88,9 +88,14 @@ static int read_tls(struct snib__redis *r, snib_error *err)
 
 /* CLIENT SETNAME takes printable ASCII without blanks; the prefix goes into records that are split
  * at blanks. */
-static int check_texts(const struct snib__session *session, snib_error *err)
+static int check_texts(const struct snib__redis *r, snib_error *err)
 {
-    if (strpbrk(session->values[SNIB__REDIS_PREFIX].text, " \t\r\n\v\f")) {
+    const struct snib__session *session = r->session;
+    const char *refused = r->layout->refuses(r->settings.prefix, "");
+    if (refused) {
+        return snib__fail(err, SNIB_EINVAL, 0, "redis: %s", refused);
+    }
+    if (strpbrk(r->settings.prefix, " \t\r\n\v\f")) {
         return snib__fail(err, SNIB_EINVAL, 0, "redis: prefix= must not have blanks");
     }
     for (const char *p = session->values[SNIB__REDIS_NAME].text; *p; p++) {
@@ -106,7 +111,12 @@ int snib__settings_read(struct snib__redis *r, snib_error *err)
 {
     const struct snib__session *session = r->session;
     struct snib__node_settings *s = &r->settings;
-    int rc = check_texts(session, err);
+    const char *prefix = session->values[SNIB__REDIS_PREFIX].text;
+    char root[SNIB__KEY_MAX];
+    s->prefix = prefix ? prefix : r->layout->prefix;
+    r->layout->root(root, s->prefix);
+    snprintf(s->root, sizeof s->root, "%.119s", root);
+    int rc = check_texts(r, err);
     rc = rc < 0 ? rc : read_place(r, err);
     rc = rc < 0 ? rc : read_tls(r, err);
     rc = rc < 0 ? rc : read_password(r, err);
@@ -127,7 +137,6 @@ int snib__settings_read(struct snib__redis *r, snib_error *err)
         .folder = session->values[SNIB__REDIS_STATE].text,
         .where = s->where,
     };
-    s->prefix = session->values[SNIB__REDIS_PREFIX].text;
     s->may_evict = session->values[SNIB__REDIS_EVICTION].number != 0;
     return rc;
 }

@@ -1,0 +1,43 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Acquire, or look who has it. Idempotent by owner id.
+--
+-- KEYS[1] the lock, a string   KEYS[2] its fence
+-- ARGV[1] TTL RETENTION NOT-AFTER   ARGV[2] the owner id   ARGV[3] who and label
+--
+-- H token left span now | B more place token left now info | L now | D now
+
+local call, key, fence, id = redis.call, KEYS[1], KEYS[2], ARGV[2]
+--@include clock.lua
+local ttl, retention, limit = struct.unpack('<I4I4I8', ARGV[1])
+if limit > 0 and now > limit then
+    return struct.pack('<BI8', 76, now)
+end
+
+local both = call('MGET', key, fence)
+local v, f = both[1], both[2]
+if not v then
+    --@include fence.lua
+    if freed == id or (dead ~= '' and string.find(dead, id, 1, true)) then
+        return struct.pack('<BI8', 68, now) -- a release for this id has overtaken us
+    end
+    local token = last < us and us or last + 1
+    if not call('SET', key, string.format('snib:%s:%d ', id, token) .. ARGV[3], 'NX', 'PX',
+            ttl) then
+        return redis.error_reply('WRONGTYPE the key is no string') -- MGET does not tell
+    end
+    last, broken, breaker = token, none, ''
+    --@include keep.lua
+    return struct.pack('<BI8I4I4I8', 72, token, ttl, 1, now)
+end
+
+local owner, token, info = string.match(v, '^snib:(%x+):(%d+) (.*)$')
+local left = call('PTTL', key)
+left = left > 0 and left or 0
+if owner == id then
+    -- Ours already: say for how long, and add nothing. Not without a write: a server that has become a
+    -- replica refuses that, and what it has may be old.
+    call('PEXPIRE', fence, retention + ttl)
+    return struct.pack('<BI8I4I4I8', 72, token + 0, left, 1, now)
+end
+return struct.pack('<BBI4I8I4I8', 66, 0, 0, (token or 0) + 0, left, now) ..
+    (info or 'another-program ')
