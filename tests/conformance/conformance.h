@@ -42,6 +42,9 @@ int64_t orphan_bound_ms(int64_t ttl_ms);
 /* So many of a thing are many for this engine. */
 int engine_many(void);
 
+/* Is this a name that the engine does not refuse? One that it does has a brace. */
+bool engine_serves(const char *name);
+
 /* What the engine claims, without asking it. */
 unsigned engine_traits(void);
 

@@ -36,6 +36,7 @@ struct engine_row {
     const char *scheme;                    /* as the library's table has it */
     unsigned lacks;                        /* traits this variant does not have */
     int many;                              /* of a thing, at most; 0: 20,000 */
+    bool tags;                             /* a brace in a name must be part of a hash tag */
     void (*start)(char *url, size_t size); /* a server; NULL: it has none */
     /* At the server of that URL; nobody else gets the same. */
     void (*make_place)(char *url, size_t size, const char *server);
@@ -128,6 +129,16 @@ static void make_redis_plain_acl_place(char *url, size_t size, const char *serve
     make_acl_place(url, size, server, "&layout=plain");
 }
 
+static void make_redis_redisson_place(char *url, size_t size, const char *server)
+{
+    snprintf(url, size, "%s&layout=redisson&prefix=%s:", server, unique());
+}
+
+static void make_redis_redisson_acl_place(char *url, size_t size, const char *server)
+{
+    make_acl_place(url, size, server, "&layout=redisson");
+}
+
 static void make_redis_plain_steps_place(char *url, size_t size, const char *server)
 {
     make_acl_place(url, size, server, "&layout=plain&scripts=no");
@@ -178,7 +189,7 @@ static void make_etcd_place(char *url, size_t size, const char *server)
     snprintf(url, size, "%s/%s", server, unique());
 }
 
-#define LACKS_PLAIN                                                                                \
+#define LACKS_OF_PEERS                                                                             \
     (SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_TOKEN_SPAN)
 
 static const struct engine_row rows[] = {
@@ -191,19 +202,31 @@ static const struct engine_row rows[] = {
     {.name = "rediss", .scheme = "rediss", .start = start_rediss, .make_place = make_redis_place},
     {.name = "redis-plain",
      .scheme = "redis",
-     .lacks = LACKS_PLAIN,
+     .lacks = LACKS_OF_PEERS,
      .start = start_redis,
      .make_place = make_redis_plain_place},
     {.name = "redis-plain-acl",
      .scheme = "redis",
-     .lacks = LACKS_PLAIN,
+     .lacks = LACKS_OF_PEERS,
      .start = start_redis,
      .make_place = make_redis_plain_acl_place},
     {.name = "redis-plain-steps", /* as a user who may not run scripts */
      .scheme = "redis",
-     .lacks = LACKS_PLAIN,
+     .lacks = LACKS_OF_PEERS,
      .start = start_redis,
      .make_place = make_redis_plain_steps_place},
+    {.name = "redis-redisson",
+     .scheme = "redis",
+     .tags = true,
+     .lacks = LACKS_OF_PEERS,
+     .start = start_redis,
+     .make_place = make_redis_redisson_place},
+    {.name = "redis-redisson-acl",
+     .scheme = "redis",
+     .tags = true,
+     .lacks = LACKS_OF_PEERS,
+     .start = start_redis,
+     .make_place = make_redis_redisson_acl_place},
     {.name = "zookeeper", /* whoever joins a line reads who is in it: many are the square of it */
      .scheme = "zookeeper",
      .many = 1000,
@@ -306,6 +329,13 @@ int engine_many(void)
 {
     int many = row_under_test()->many;
     return many > 0 ? many : 20000;
+}
+
+bool engine_serves(const char *name)
+{
+    const char *open = strchr(name, '{');
+    const char *close = open != NULL ? strchr(open, '}') : NULL;
+    return !row_under_test()->tags || open == NULL || (close != NULL && close > open + 1);
 }
 
 /* ---- Traits ----------------------------------------------------------------------------- */

@@ -358,3 +358,4 @@ static void memory_is_full(const char *with)
 
 LAYOUT(plain, "layout=plain")
 LAYOUT(plain_without_scripts, "layout=plain&scripts=no")
+LAYOUT(redisson, "layout=redisson")

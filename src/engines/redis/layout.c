@@ -4,6 +4,7 @@
 #include "engines/redis/native.h"
 #include "engines/redis/plain.h"
 #include "engines/redis/plan.h"
+#include "engines/redis/redisson.h"
 
 const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
     [SNIB__LAYOUT_NATIVE] =
@@ -71,5 +72,40 @@ const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
             .looks = 2,
             .inspect = snib__plain_inspect,
             .show = snib__plain_show,
+        },
+    [SNIB__LAYOUT_REDISSON] =
+        {
+            .name = "redisson",
+            .prefix = "",
+            .lacks =
+                SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_TOKEN_SPAN,
+            .why = "layout=redisson is the RLock of Redisson, which has one holder; its read-write "
+                   "locks and "
+                   "semaphores cannot be shared",
+            .recheck_ms = 1000,
+            .behind_ms = 1000,
+            .strangers_ms = 1000,
+            .commands =
+                "+evalsha +eval +hmget +hset +hgetall +hexists +exists +get +set +incr +del "
+                "+pexpire +pttl +time +publish +unsubscribe",
+            .probes = snib__redisson_probes,
+            .clean = {.words = {"DEL", "@"}},
+            .attempt = snib__redisson_attempt,
+            .renew = snib__redisson_renew,
+            .release = snib__redisson_release,
+            .evict = snib__redisson_evict,
+            .answer = snib__native_answer, /* the same words */
+            .grant = snib__native_grant,
+            .refuses = snib__redisson_refuses,
+            .key = snib__plain_key,
+            .root = snib__plain_root,
+            .channels = snib__redisson_channels,
+            .frees = snib__plain_frees,
+            .reach = snib__redisson_reach,
+            .pattern = snib__redisson_pattern,
+            .name_of = snib__redisson_name_of,
+            .looks = 2,
+            .inspect = snib__redisson_inspect,
+            .show = snib__redisson_show,
         },
 };

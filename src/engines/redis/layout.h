@@ -145,12 +145,19 @@ struct snib__layout {
 };
 
 /* The choices of layout=, in this order. */
-#define SNIB__LAYOUT_CHOICES "native|plain"
+#define SNIB__LAYOUT_CHOICES "native|plain|redisson"
 #define SNIB__LAYOUT_VARIANTS                                                                      \
     "layout=plain: the key of redis-py, redsync, node-redlock and their like; exclusive locks "    \
-    "only, "                                                                                       \
-    "one string has room for one holder; not fair, others do not stand in line"
-enum snib__layout_row { SNIB__LAYOUT_NATIVE, SNIB__LAYOUT_PLAIN, SNIB__LAYOUTS };
+    "only: "                                                                                       \
+    "one string has room for one holder; not fair: others do not stand in line\n"                  \
+    "layout=redisson: RLock and RFencedLock of Redisson; exclusive locks only: readers of its "    \
+    "RReadWriteLock have leases in other keys, its semaphores have no owners; not fair"
+enum snib__layout_row {
+    SNIB__LAYOUT_NATIVE,
+    SNIB__LAYOUT_PLAIN,
+    SNIB__LAYOUT_REDISSON,
+    SNIB__LAYOUTS
+};
 extern const struct snib__layout snib__layouts[SNIB__LAYOUTS];
 
 /* For patterns: what means something in them is meant as it is. Room for twice the text. */

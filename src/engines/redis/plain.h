@@ -39,6 +39,7 @@ struct snib__plain_value {
     uint64_t token;   /* of another program's: a number that stands for it */
 };
 void snib__plain_read(struct snib__plain_value *, const char *text, size_t size);
+uint64_t snib__plain_number(const char *text, size_t size); /* that stands for a stranger */
 void snib__plain_id(char out[SNIB__PLAIN_ID + 1], const unsigned char id[SNIB__ID_SIZE]);
 void snib__plain_inspect(struct snib__command *, const struct snib__wish *, unsigned look);
 int snib__plain_show(const struct snib__reply *, const int64_t numbers[SNIB__LOOKS],

@@ -25,7 +25,7 @@ void snib__plain_id(char out[SNIB__PLAIN_ID + 1], const unsigned char id[SNIB__I
 }
 
 /* As scripts/plain/evict.lua does it. */
-static uint64_t number_of(const char *text, size_t size)
+uint64_t snib__plain_number(const char *text, size_t size)
 {
     uint64_t number = 0;
     for (size_t i = 0; i < size && i < 64; i++) {
@@ -48,7 +48,7 @@ void snib__plain_read(struct snib__plain_value *v, const char *text, size_t size
         v->info = v->ours ? rest + 1 : v->info;
     }
     if (!v->ours) {
-        v->token = number_of(text, size);
+        v->token = snib__plain_number(text, size);
     }
 }
 

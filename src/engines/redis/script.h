@@ -23,4 +23,10 @@ extern const struct snib__script snib__plain_renew_script;
 extern const struct snib__script snib__plain_release_script;
 extern const struct snib__script snib__plain_evict_script;
 
+/* scripts/redisson/ */
+extern const struct snib__script snib__redisson_attempt_script;
+extern const struct snib__script snib__redisson_renew_script;
+extern const struct snib__script snib__redisson_release_script;
+extern const struct snib__script snib__redisson_evict_script;
+
 #endif
