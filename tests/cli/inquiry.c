@@ -567,7 +567,6 @@ TEST(engines_are_told_with_what_they_promise)
     says(said->out, "installed");
     says(said->out, "promise");
     says(said->out, "fair");
-    says(said->out, "layout=plain: ");
     says(said->out, "layout=redisson: ");
     const struct json_node *j = json_of(capture("engines", "--json"));
     CHECK_STR(text_at(j, "engines.0.scheme"), "file");
