@@ -104,6 +104,7 @@ size_t snib__redisson_channels(char out[SNIB__CHANNELS][SNIB__KEY_MAX], const ch
     return 2;
 }
 
+/* Without a prefix the first is all keys, and a server refuses others behind that. */
 void snib__redisson_reach(char *out, size_t size, const char *prefix, const char *database)
 {
     static const char *const parts[] = {"~",
@@ -116,7 +117,9 @@ void snib__redisson_reach(char *out, size_t size, const char *prefix, const char
                                         "&redisson_lock__channel:"};
     size_t used = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && used < size; i++) {
-        used += (size_t)snprintf(out + used, size - used, "%s%s* ", parts[i], prefix);
+        if (i == 0 || prefix[0] || parts[i][0] != '~') {
+            used += (size_t)snprintf(out + used, size - used, "%s%s* ", parts[i], prefix);
+        }
     }
     if (used < size) {
         snprintf(out + used, size - used, "&%ssnib:* &__keyspace@%s__:%s*", prefix, database,
