@@ -272,8 +272,10 @@ int snib_rights(snib *client, char *out, size_t size, snib_error *err)
         return SNIB_ESTATE;
     }
     if (!engine->rights) {
-        return snib__fail(err, SNIB_ENOTSUP, 0, "%s: there are no rights to be given here",
-                          engine->scheme);
+        return snib__fail(
+            err, SNIB_ENOTSUP, 0,
+            "%s: no such line for this engine; snib doctor says if rights are missing",
+            engine->scheme);
     }
     int length = engine->rights(&client->session, out, size);
     if (length < 0 || (size_t)length >= size) {

@@ -251,7 +251,8 @@ static void on_status(struct etcd_call *k)
     } else {
         bool denied = etcd_error_code(k) == SNIB_EDENIED;
         found(x, SNIB_BAD, denied ? "rights" : "reach", etcd_error_text(e, k, text),
-              denied ? "mend user and password" : "start the cluster, or mend the URL");
+              denied ? "mend user and password; none if the cluster has no authentication"
+                     : "start the cluster, or mend the URL");
     }
     done(x);
 }
