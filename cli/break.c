@@ -156,6 +156,10 @@ static enum outcome break_all(const struct inquiry *inquiry, const struct partie
             outcome = say_pending(inquiry, &parties->all[i], &why);
             *error = why;
             break;
+        case SNIB_ENOTSUP: /* not a snib: the engine says so, and what to do */
+            outcome = REFUSED;
+            *error = why;
+            break;
         default:
             *error = why;
             return FAILED;

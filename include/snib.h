@@ -405,8 +405,8 @@ int snib_notice(snib *client, char *out, size_t size);
  * as it can be reached, at its next renewal at the latest; nobody else has the lock before it has
  * released it or its lease is over. OK: it is free of that holder. EBUSY: not yet, within the
  * timeout of the URL: the message says who it is and how long that can last (on `file:`, where the
- * kernel holds the lock for a process that does not listen, until that process ends). ELOST: that
- * token holds no longer.
+ * kernel holds the lock for a process that does not listen, until that process ends). ENOTSUP: its
+ * holder is another program, which cannot be asked. ELOST: that token holds no longer.
  */
 int snib_break(snib *client, const char *name, uint64_t token, snib_error *err);
 

@@ -140,7 +140,7 @@ TEST(a_lock_of_redisson_is_broken_by_force_only)
     snib_error error = {0};
     take_theirs(3);
     CHECK_OK(snib_inspect(client, "report", note_seen, &seen, &error), error.message);
-    CHECK_INT(snib_break(client, "report", seen.token, &error), ==, SNIB_EBUSY);
+    CHECK_INT(snib_break(client, "report", seen.token, &error), ==, SNIB_ENOTSUP);
     CHECK_OK(snib_seize(client, "report", seen.token, &error), error.message);
     CHECK_INT(raw_number(raw, "EXISTS report"), ==, 0);
     snib_close(client);
@@ -156,11 +156,23 @@ static void refused_as(const char *why)
     snib_close(client);
 }
 
+static int any(const snib_seen *seen, void *arg)
+{
+    (void)arg;
+    FAIL("%s is shown", seen->who);
+}
+
 TEST(other_locks_of_redisson_are_other_kinds)
 {
     begin();
     raw_number(raw, "HSET report mode read " THEIRS " 1");
     refused_as("read-write lock");
+    snib *client = client_of(url_of(server.port, REDISSON));
+    snib_error error = {0};
+    CHECK_INT(snib_inspect(client, "report", any, NULL, &error), ==, SNIB_EKIND);
+    CHECK_INT(snib_seize(client, "report", 1, &error), ==, SNIB_EKIND);
+    CHECK_INT(raw_number(raw, "HLEN report"), ==, 2);
+    snib_close(client);
     raw_number(raw, "DEL report");
     raw_number(raw, "RPUSH redisson_lock_queue:{report} " THEIRS);
     refused_as("fair lock");

@@ -143,7 +143,7 @@ TEST(a_key_of_go_or_etcdctl_is_waited_for_and_excludes)
     CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), ==, SNIB_EBUSY);
     CHECK(strstr(error.message, "another etcd client") != NULL);
     uint64_t token = error.holder_token;
-    CHECK_INT(snib_break(client, "name", token, &error), ==, SNIB_EBUSY);
+    CHECK_INT(snib_break(client, "name", token, &error), ==, SNIB_ENOTSUP);
     CHECK(strstr(error.message, "--force") != NULL);
     CHECK_OK(snib_seize(client, "name", token, &error), error.message);
     give(take(client, "name", &at_once));
@@ -328,6 +328,17 @@ TEST(a_holder_that_listens_hears_of_a_break_after_its_connection_was_lost)
     CHECK_INT(snib_release(&lease, NULL), ==, SNIB_ELOST);
     snib_close(other);
     snib_close(client);
+}
+
+/* Of two, none may be lost. */
+TEST(the_loss_of_a_member_is_survived_only_with_three_of_them)
+{
+    static const char *const urls[] = {"etcd://a,b", "etcd://a,b,c"};
+    for (int i = 0; i < 2; i++) {
+        snib *client = client_of(urls[i]);
+        CHECK_INT((snib_traits(client) & SNIB_TRAIT_SURVIVES_SERVER_LOSS) != 0, ==, i);
+        snib_close(client);
+    }
 }
 
 /* A break is written into the key; another ttl puts the key anew, and must not wipe it out. */

@@ -96,7 +96,7 @@ static int open_session(struct snib__session *session, snib_error *err)
     snib__list_init(&e->unheard);
     etcd_cluster_init(&e->cluster, &cluster_upcalls, e);
     int rc = etcd_settings_read(e, err);
-    if (e->cluster.count < 2) {
+    if (e->cluster.count < 3) { /* two of three must be left, and known to us */
         session->traits &= ~(unsigned)SNIB_TRAIT_SURVIVES_SERVER_LOSS;
     }
     return rc;

@@ -303,7 +303,7 @@ static void still_there(struct etcd *e, struct etcd_query *q, const Pb__KeyValue
     if (q->query->force && (q->marked || value.broken[0] || !value.who[0])) {
         submit(e, q, etcd_request_remove(e, &kv->key, kv->create_revision), on_removed);
     } else if (!value.who[0]) {
-        finish(q, SNIB_EBUSY, 0,
+        finish(q, SNIB_ENOTSUP, 0,
                "held by another etcd client, which cannot be asked: take it away with --force");
     } else if (!q->marked && !value.broken[0]) {
         snprintf(value.broken, sizeof value.broken, "%s", e->session->who);

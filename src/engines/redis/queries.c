@@ -213,7 +213,8 @@ static void on_inspect(struct snib__redis *r, struct snib__search *s,
         fail(r, s, SNIB_ENOMEM, 0, "out of memory");
     } else if (code < 0 && !s->query->prefix) { /* in a list it is passed over */
         fail(r, s, code, 0,
-             "this lock was written by another version of snib: look at it with that one");
+             "this lock was written by another version of snib, or by another program: look at it "
+             "with that one");
     }
 }
 
@@ -244,7 +245,7 @@ static void on_evict(struct snib__redis *r, struct snib__search *s, const struct
     if (known && answer.word == SNIB__ANSWER_ASKED) {
         wait_for_holder(r, s, answer.holder_left_ms);
     } else if (known && answer.word == SNIB__ANSWER_BUSY) {
-        fail(r, s, SNIB_EBUSY, 0,
+        fail(r, s, SNIB_ENOTSUP, 0,
              "its holder is another program, which cannot be asked; it can be taken away by force");
     } else if (!known || (answer.word != SNIB__ANSWER_GONE && !s->asked_for)) {
         fail(r, s, SNIB_ELOST, 0, "nobody holds it with that token");

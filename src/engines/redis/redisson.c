@@ -157,6 +157,9 @@ int snib__redisson_show(const struct snib__reply *reply, const int64_t numbers[S
     (void)clock;
     for (size_t i = 0; i + 1 < reply->count; i += 2) {
         const char *text = snib__reply_text(reply, i);
+        if (strcmp(text, "mode") == 0) {
+            return SNIB_EKIND; /* a read-write lock: its readers are in other keys, too */
+        }
         if (strcmp(text, "snib") == 0) {
             note = snib__reply_text(reply, i + 1);
         } else {

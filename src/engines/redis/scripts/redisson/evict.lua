@@ -19,7 +19,10 @@ local f = call('GET', fence)
 local wanted, forced = struct.unpack('<I8B', ARGV[1])
 local field, note
 for i = 1, #all, 2 do
-    if all[i] == 'snib' then
+    if all[i] == 'mode' then
+        return redis.error_reply('LAYOUT ' .. key .. ' is a read-write lock of Redisson: its readers have ' ..
+            'leases in other keys; it is not broken from here')
+    elseif all[i] == 'snib' then
         note = all[i + 1]
     else
         field = all[i]
