@@ -99,9 +99,9 @@ TEST(a_release_is_told_to_those_of_snib_that_wait)
 {
     begin();
     struct helper *helpers = helpers_new(3, url_of(server.port, PLAIN), "report");
+    helpers_spawn(helpers, 3); /* while there are no threads */
     snib *client = client_of(url_of(server.port, PLAIN));
     snib_lease *lease = take(client, "report", NULL);
-    helpers_spawn(helpers, 3);
     for (int i = 0; i < 3; i++) {
         check_flag_set(&helpers[i].go);
         check_flag_set(&helpers[i].let_go);
