@@ -12,6 +12,7 @@
  * another one's fence is refused.
  */
 #include "engines/redis/plain.h"
+#include "engines/redis/tags.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,28 +35,13 @@ const struct snib__probe snib__plain_probes[] = {
     {.words = {NULL}},
 };
 
-/* What a cluster hashes instead of the whole: from the first '{' to the next '}', if that is
- * anything. */
-static bool is_tagged(const char *key)
-{
-    const char *open = strchr(key, '{');
-    const char *close = open ? strchr(open, '}') : NULL;
-    return close && close > open + 1;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t size = strlen(text), tail = strlen(end);
-    return size >= tail && strcmp(text + size - tail, end) == 0;
-}
-
 const char *snib__plain_refuses(const char *prefix, const char *name)
 {
-    if (strpbrk(prefix, "{}") && !is_tagged(prefix)) {
+    if (strpbrk(prefix, "{}") && !snib__key_tagged(prefix)) {
         return "a brace in prefix= that is no hash tag: the lock and its fence would be in two "
                "slots";
     }
-    if (strncmp(name, MARK ":{", sizeof MARK + 1) == 0 || ends_with(name, ":" MARK)) {
+    if (strncmp(name, MARK ":{", sizeof MARK + 1) == 0 || snib__key_ends(name, ":" MARK)) {
         return "this name is that of another lock's fence";
     }
     return NULL;
@@ -70,7 +56,7 @@ void snib__plain_fence(char out[SNIB__KEY_MAX], const char *prefix, const char *
 {
     char key[SNIB__KEY_MAX];
     snib__plain_key(key, prefix, name);
-    if (is_tagged(key)) {
+    if (snib__key_tagged(key)) {
         snprintf(out, SNIB__KEY_MAX, "%.400s:" MARK, key);
     } else {
         snprintf(out, SNIB__KEY_MAX, "%.90s" MARK ":{%.400s}", prefix, key);
@@ -129,7 +115,7 @@ bool snib__plain_name_of(char out[SNIB__KEY_MAX], const char *prefix, const char
         length > head + 1 && strncmp(name + strlen(MARK ":{"), prefix, before) == 0) {
         name += head;
         length -= head + 1;
-    } else if (ends_with(key, ":" MARK) && length > strlen(":" MARK)) {
+    } else if (snib__key_ends(key, ":" MARK) && length > strlen(":" MARK)) {
         length -= strlen(":" MARK);
     }
     memcpy(out, name, length);

@@ -15,6 +15,7 @@
  */
 #include "engines/redis/plain.h"
 #include "engines/redis/redisson.h"
+#include "engines/redis/tags.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,29 +41,16 @@ const struct snib__probe snib__redisson_probes[] = {
     {.words = {NULL}},
 };
 
-static bool is_tagged(const char *key)
-{
-    const char *open = strchr(key, '{');
-    const char *close = open ? strchr(open, '}') : NULL;
-    return close && close > open + 1;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t size = strlen(text), tail = strlen(end);
-    return size >= tail && strcmp(text + size - tail, end) == 0;
-}
-
 const char *snib__redisson_refuses(const char *prefix, const char *name)
 {
     char key[SNIB__KEY_MAX];
     snib__plain_key(key, prefix, name);
-    if (strchr(key, '{') && !is_tagged(key)) {
+    if (strchr(key, '{') && !snib__key_tagged(key)) {
         return "a brace in the name, or in prefix=, that is no hash tag: Redisson cannot unlock "
                "that in a "
                "cluster";
     }
-    if (ends_with(name, MARK) || ends_with(name, MARK "d") ||
+    if (snib__key_ends(name, MARK) || snib__key_ends(name, MARK "d") ||
         strncmp(key, "redisson_lock_", strlen("redisson_lock_")) == 0) {
         return "this name belongs to another lock";
     }

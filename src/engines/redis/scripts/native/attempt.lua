@@ -9,7 +9,7 @@
 -- H token left span now | Q or B more place token left now info | K permits now | L now | D now
 
 local call, key, request = redis.call, KEYS[1], ARGV[1]
---@include clock.lua
+--@include ../clock.lua
 local v = call('HGET', key, 's')
 local id, mode, ttl, retention, limit, span, size, wanted, stay =
     struct.unpack('<c17BI4I4I8I4BI4I4', request)

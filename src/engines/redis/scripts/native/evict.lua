@@ -11,7 +11,7 @@
 -- A now left | G or N more now
 
 local call, key, id = redis.call, KEYS[1], ''
---@include clock.lua
+--@include ../clock.lua
 local v = call('HGET', key, 's')
 --@include version.lua
 --@include state.lua

@@ -21,7 +21,7 @@ if v and #v == 62 and not ARGV[2] and string.sub(v, 1, 19) == '\2\1' .. id then
 end
 
 local call = redis.call
---@include clock.lua
+--@include ../clock.lua
 --@include version.lua
 --@include state.lua
 local answer, firm = 78, true

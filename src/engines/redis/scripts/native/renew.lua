@@ -7,7 +7,7 @@
 -- H token left-before span now | N now | X now who: somebody wants it given up
 
 local call, key = redis.call, KEYS[1]
---@include clock.lua
+--@include ../clock.lua
 local v = call('HGET', key, 's')
 --@include version.lua
 local id, ttl, retention = struct.unpack('<c17I4I4', ARGV[1])

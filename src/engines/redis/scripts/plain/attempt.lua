@@ -7,7 +7,7 @@
 -- H token left span now | B more place token left now info | L now | D now
 
 local call, key, fence, id = redis.call, KEYS[1], KEYS[2], ARGV[2]
---@include clock.lua
+--@include ../clock.lua
 local ttl, retention, limit = struct.unpack('<I4I4I8', ARGV[1])
 if limit > 0 and now > limit then
     return struct.pack('<BI8', 76, now)
@@ -16,7 +16,7 @@ end
 local both = call('MGET', key, fence)
 local v, f = both[1], both[2]
 if not v then
-    --@include fence.lua
+    --@include ../fence.lua
     if freed == id or (dead ~= '' and string.find(dead, id, 1, true)) then
         return struct.pack('<BI8', 68, now) -- a release for this id has overtaken us
     end

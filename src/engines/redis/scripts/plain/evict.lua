@@ -12,10 +12,10 @@
 -- A now left | B more place token left now info | G or N more now
 
 local call, key, fence = redis.call, KEYS[1], KEYS[2]
---@include clock.lua
+--@include ../clock.lua
 local both = call('MGET', key, fence)
 local v, f = both[1], both[2]
---@include fence.lua
+--@include ../fence.lua
 local wanted, retention, forced = struct.unpack('<I8I4B', ARGV[1])
 local id, token = string.match(v or '', '^snib:(%x+):(%d+) ')
 local held = (token or 0) + 0

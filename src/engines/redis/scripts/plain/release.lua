@@ -10,7 +10,7 @@
 local call, key, fence, id = redis.call, KEYS[1], KEYS[2], ARGV[1]
 local both = call('MGET', key, fence)
 local v, f = both[1], both[2]
---@include fence.lua
+--@include ../fence.lua
 local retention, ttl, answer = struct.unpack('<I4', ARGV[3]), 0, 'N'
 if v and string.sub(v, 1, 40) == 'snib:' .. id .. ':' then
     answer = 'G'
@@ -20,8 +20,8 @@ elseif freed == id then
 end
 if answer == 'G' or ARGV[4] then
     if ARGV[4] or dead ~= '' then
-        --@include clock.lua
-        --@include dead.lua
+        --@include ../clock.lua
+        --@include ../dead.lua
     end
     if answer == 'G' then
         freed = id

@@ -5,14 +5,14 @@
 -- H token left-before span now | N now | X now who: somebody wants it given up
 
 local call, key, fence, id = redis.call, KEYS[1], KEYS[2], ARGV[2]
---@include clock.lua
+--@include ../clock.lua
 local both = call('MGET', key, fence)
 local v, f = both[1], both[2]
 local owner, token = string.match(v or '', '^snib:(%x+):(%d+) ')
 if owner ~= id then
     return struct.pack('<BI8', 78, now)
 end
---@include fence.lua
+--@include ../fence.lua
 if broken == id then
     return struct.pack('<BI8', 88, now) .. breaker
 end

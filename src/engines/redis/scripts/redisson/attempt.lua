@@ -8,7 +8,7 @@
 -- H token left span now | B more place token left now info | L now | D now
 
 local call, key, fence, id, field = redis.call, KEYS[1], KEYS[2], ARGV[2], ARGV[3]
---@include clock.lua
+--@include ../clock.lua
 local ttl, limit = struct.unpack('<I4I8', ARGV[1])
 if limit > 0 and now > limit then
     return struct.pack('<BI8', 76, now)
@@ -21,7 +21,7 @@ if h[3] then
 end
 if not h[1] and call('EXISTS', key) == 0 then
     local f = call('GET', fence)
-    --@include fence.lua
+    --@include ../fence.lua
     if freed == id or (dead ~= '' and string.find(dead, id, 1, true)) then
         return struct.pack('<BI8', 68, now) -- a release for this id has overtaken us
     elseif call('EXISTS', KEYS[4]) == 1 then

@@ -12,10 +12,10 @@
 -- A now left | B more place token left now info | G or N more now
 
 local call, key, fence = redis.call, KEYS[1], KEYS[2]
---@include clock.lua
+--@include ../clock.lua
 local all = call('HGETALL', key)
 local f = call('GET', fence)
---@include fence.lua
+--@include ../fence.lua
 local wanted, forced = struct.unpack('<I8B', ARGV[1])
 local field, note
 for i = 1, #all, 2 do

@@ -10,7 +10,7 @@
 local call, key, fence, id = redis.call, KEYS[1], KEYS[2], ARGV[1]
 local held = call('HEXISTS', key, ARGV[3]) == 1
 local f = call('GET', fence)
---@include fence.lua
+--@include ../fence.lua
 local ttl, answer = 0, 'N'
 if held then
     answer = 'G'
@@ -20,8 +20,8 @@ elseif freed == id then
 end
 if held or ARGV[4] then
     if ARGV[4] or dead ~= '' then
-        --@include clock.lua
-        --@include dead.lua
+        --@include ../clock.lua
+        --@include ../dead.lua
     end
     if held then
         freed = id

@@ -5,13 +5,13 @@
 -- H token left-before span now | N now | X now who: somebody wants it given up
 
 local call, key, fence, id = redis.call, KEYS[1], KEYS[2], ARGV[2]
---@include clock.lua
+--@include ../clock.lua
 local h = call('HMGET', key, ARGV[3], 'snib')
 if not h[1] then
     return struct.pack('<BI8', 78, now)
 end
 local f = call('GET', fence)
---@include fence.lua
+--@include ../fence.lua
 if broken == id then
     return struct.pack('<BI8', 88, now) .. breaker
 end

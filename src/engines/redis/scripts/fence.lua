@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What is kept beside a lock for a while: VERSION LAST FREED BROKEN SIZE, then SIZE bytes of who broke it, then those
+-- What is kept beside a lock: VERSION LAST FREED BROKEN SIZE, then SIZE bytes of who broke it, then those
 -- released before their attempts arrived. An id has 34 hexadecimal digits.
 
 local none = '0000000000000000000000000000000000' -- nobody's id
