@@ -104,16 +104,18 @@ void job_signal(const struct job *job, int number)
     }
 }
 
+/* The group comes last: were its shells to die while the others are looked for below them, some
+ * would be found by nobody, and hear of it by the KILL. */
 void job_terminate(const struct job *job)
 {
     struct descendants others = everybody(job);
     others.spare = true; /* the guardian above them hears it, and passes it on */
+    others.but_group = job->ended ? 0 : job->pid;
+    (void)descendants_signal(&others, SIGTERM);
     if (!job->ended) {
         kill(-job->pid, SIGTERM);
         kill(-job->pid, SIGCONT);
-        others.but_group = job->pid;
     }
-    (void)descendants_signal(&others, SIGTERM);
 }
 
 void job_kill(const struct job *job)

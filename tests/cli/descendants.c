@@ -165,6 +165,24 @@ TEST(a_session_of_its_own_is_stopped_when_the_lock_is_lost)
     CHECK_INT(atomic_load(&job->term_ns), >, 0);
 }
 
+/* The shells above them die of the same TERM, while their children are looked for. */
+TEST(a_session_whose_parent_ends_at_once_is_told_to_end_too)
+{
+    stage_file();
+    for (int i = 0; i < 2; i++) {
+        char path[256], name[8];
+        snprintf(name, sizeof name, "d%d", i);
+        struct stage_diary *diary = stage_diary(path, name);
+        CHECK_INT(capture("run", "--max-hold", "1s", "--grace", "300ms", "x", "--", "sh", "-c",
+                          script("for i in 1 2 3; do (setsid %s deaf & wait) & done; wait", path))
+                      ->status,
+                  ==, 79);
+        for (int j = 0; j < atomic_load(&diary->count); j++) {
+            CHECK_INT(atomic_load(&diary->pulses[j].term_ns), >, 0);
+        }
+    }
+}
+
 TEST(a_session_of_its_own_is_stopped_whoever_of_the_two_is_killed)
 {
     stage_file();
