@@ -2,78 +2,9 @@
 /*
  * Worlds by script: what dice would reach too seldom, and what a failure of must be told by name.
  */
-#include "world.h"
+#include "directed.h"
 
 #include <stdio.h>
-
-#define DIRECTED(name) TEST_CASE(name, 60, no_seed)
-
-static bool no_seed(void)
-{
-    return check_option("seed") == NULL;
-}
-
-static struct config plain(int machines, int64_t ttl_ms)
-{
-    return (struct config){
-        .seed = 1,
-        .scripted = true,
-        .show = check_option("show") != NULL,
-        .machines = machines,
-        .names = 1,
-        .asks = 100,
-        .ttl_ms = ttl_ms,
-        .timeout_ms = 1000,
-        .max_lease_ms = ttl_ms,
-        .retention_ms = 3600000,
-        .version = 7,
-        .quarantine = true,
-        .seen = true,
-        .delay_ms = 1,
-    };
-}
-
-static struct machine *machine(int index)
-{
-    return &world.machines[index];
-}
-
-static struct ask *ask_mode(int index, int mode, int64_t ttl_ms)
-{
-    snib_options o = SNIB_OPTIONS;
-    o.mode = mode;
-    o.ttl_ms = ttl_ms;
-    return ask_for(machine(index), 0, &o);
-}
-
-static struct ask *ask_x(int index)
-{
-    return ask_mode(index, SNIB_EXCLUSIVE, 0);
-}
-
-static struct ask *get_mode(int index, int mode, int64_t ttl_ms)
-{
-    struct ask *ask = ask_mode(index, mode, ttl_ms);
-    world_for(50);
-    SIM_CHECK(ask->lease, "a free lock is not to be had");
-    return ask;
-}
-
-static struct ask *get_x(int index)
-{
-    return get_mode(index, SNIB_EXCLUSIVE, 0);
-}
-
-static void finish(void)
-{
-    for (int i = 0; i < world.config.machines; i++) {
-        for (int k = 0; k < ASKS; k++) {
-            give_back(&machine(i)->asks[k]);
-        }
-    }
-    world_calm();
-    world_end();
-}
 
 /* ---- Refusals --------------------------------------------------------------------------- */
 
@@ -106,44 +37,6 @@ DIRECTED(a_debt_outlives_the_connection_it_was_refused_on)
     struct ask *second = ask_x(1);
     world_for(100);
     SIM_CHECK(second->lease, "a release that was refused, and then lost, is not repeated");
-    finish();
-}
-
-DIRECTED(renewals_and_releases_reach_the_new_master)
-{
-    for (int version = 6; version <= 7; version++) {
-        struct config c = plain(2, 6000);
-        c.version = version;
-        c.quarantine = false;
-        world_begin(&c);
-        struct ask *first = get_x(0);
-        servers_fail_over(false);
-        world_for(12000);
-        SIM_CHECK(snib_state(first->lease) == SNIB_HELD, "a lease was lost although the new "
-                                                         "master has it and answers");
-        servers_fail_over(false);
-        give_back(first);
-        world_for(2500);
-        struct ask *second = ask_x(1);
-        world_for(100);
-        SIM_CHECK(second->lease, "a release refused by the former master is not repeated");
-        finish();
-    }
-}
-
-DIRECTED(after_a_failover_the_inbox_follows_the_commands)
-{
-    struct config c = plain(3, 30000);
-    c.quarantine = false;
-    world_begin(&c);
-    struct ask *first = get_x(0);
-    struct ask *second = ask_x(1);
-    world_for(100);
-    servers_fail_over(false);
-    world_for(11000); /* the re-checks, and the holder's renewal, find the new master */
-    give_back(first);
-    world_for(100);
-    SIM_CHECK(second->lease, "no message has reached who waits");
     finish();
 }
 
@@ -633,47 +526,4 @@ DIRECTED(what_another_version_has_written_is_refused)
     bytes_free(&out);
     give_back(get_x(0));
     finish();
-}
-
-/* It has become a replica, and what it has may be old: it does not say "yours already". */
-static void ask_former_master(int mode)
-{
-    struct config c = plain(1, 30000);
-    world_begin(&c);
-    struct peer stranger = {.allowed = true};
-    struct bytes out = {0};
-    unsigned char id[SNIB__ID_SIZE] = {1};
-    for (int i = 0; i < 3; i++) {
-        struct snib__command command;
-        struct snib__wish wish = {.prefix = "snib",
-                                  .name = "name-0",
-                                  .id = id,
-                                  .mode = mode,
-                                  .retention_ms = 3600000,
-                                  .by_text = true,
-                                  .ttl_ms = 1000,
-                                  .who = "nobody:1",
-                                  .label = ""};
-        struct arg argv[SNIB__COMMAND_MOST];
-        snib__layouts[SNIB__LAYOUT_NATIVE].attempt(&command, &wish);
-        for (int k = 0; k < command.argc; k++) {
-            argv[k] = (struct arg){command.argv[k], command.sizes[k]};
-        }
-        master()->model.replica = i == 2;
-        out.size = 0;
-        model_run(&master()->model, &stranger, command.argc, argv, &out);
-        bytes_add(&out, "", 1);
-        SIM_CHECK((strstr(out.at, "READONLY") != NULL) == (i == 2), "it says %s", out.at);
-    }
-    master()->model.replica = false;
-    bytes_free(&out);
-    world_for(2000);
-    give_back(get_x(0));
-    finish();
-}
-
-DIRECTED(a_former_master_does_not_say_whose_a_lock_is)
-{
-    ask_former_master(SNIB_EXCLUSIVE);
-    ask_former_master(SNIB_SHARED);
 }

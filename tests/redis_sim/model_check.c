@@ -19,11 +19,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static bool no_seed(void)
-{
-    return check_option("seed") == NULL;
-}
-
 static struct server redis;
 static int link_fd = -1;
 static struct model model;

@@ -280,4 +280,6 @@ const char *explain(const char *format, ...) __attribute__((format(printf, 1, 2)
         }                                                                                          \
     } while (0)
 
+bool no_seed(void); /* it is not one schedule that is asked for: schedules.c */
+
 #endif

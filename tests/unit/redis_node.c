@@ -14,9 +14,19 @@ enum { NODES = 2, PATIENCE_MS = 10000 };
 struct listener {
     char replies[4][64];
     int reply_count, lost_count, down_count;
+    enum snib__loss how;
+    bool leaves; /* with the next reply, and asks for more */
     char message[64];
     bool ready;
 };
+
+static void ask(struct snib__node *node, const char *one, const char *two, const char *three)
+{
+    struct snib__command command;
+    struct snib__redis_call call = snib__node_call(node, 0, node);
+    snib__command_words(&command, one, two, three, (char *)NULL);
+    CHECK(snib__node_ask(node, &call, &command));
+}
 
 static void on_reply(struct snib__node *node, struct snib__redis_call *call,
                      const struct snib__reply *reply)
@@ -24,13 +34,19 @@ static void on_reply(struct snib__node *node, struct snib__redis_call *call,
     struct listener *l = node->owner;
     CHECK(call->kind >= 0);
     snprintf(l->replies[l->reply_count++ % 4], sizeof l->replies[0], "%s", reply->text);
+    if (l->leaves) {
+        l->leaves = false;
+        snib__node_leave(node, "enough of it");
+        ask(node, "ECHO", "unsent", NULL);
+    }
 }
 
 static void on_lost(struct snib__node *node, struct snib__redis_call *call, enum snib__loss how)
 {
+    struct listener *l = node->owner;
     (void)call;
-    (void)how;
-    ((struct listener *)node->owner)->lost_count++;
+    l->lost_count++;
+    l->how = how;
 }
 
 static void on_down(struct snib__node *node)
@@ -90,14 +106,6 @@ static void begin(void)
     }
 }
 
-static void ask(struct snib__node *node, const char *one, const char *two, const char *three)
-{
-    struct snib__command command;
-    struct snib__redis_call call = snib__node_call(node, 0, node);
-    snib__command_words(&command, one, two, three, (char *)NULL);
-    CHECK(snib__node_ask(node, &call, &command));
-}
-
 /* One loop for all of them, as a session has it. */
 static void drive_once(void)
 {
@@ -142,6 +150,27 @@ TEST(two_nodes_are_driven_together_and_know_nothing_of_each_other)
     CHECK_INT(listeners[1].down_count, ==, 0);
     ask(&nodes[0], "ECHO", "nobody", NULL);
     DRIVE_UNTIL(listeners[0].lost_count == 1);
+    snib__node_close(&nodes[0]);
+    snib__node_close(&nodes[1]);
+}
+
+TEST(a_node_that_is_left_answers_what_was_sent_and_is_asked_no_more)
+{
+    begin();
+    ask(&nodes[0], "ECHO", "first", NULL);
+    DRIVE_UNTIL(listeners[0].reply_count == 1);
+    listeners[0].leaves = true;
+    ask(&nodes[0], "ECHO", "second", NULL);
+    ask(&nodes[0], "ECHO", "third", NULL);
+    snib__node_flush(&nodes[0]);
+    DRIVE_UNTIL(listeners[0].down_count == 1);
+    CHECK_INT(listeners[0].reply_count, ==, 3);
+    CHECK_STR(listeners[0].replies[2], "third");
+    CHECK_INT(listeners[0].lost_count, ==, 1);
+    CHECK_INT(listeners[0].how, ==, SNIB__LOSS_UNSENT);
+    ask(&nodes[0], "ECHO", "again", NULL);
+    DRIVE_UNTIL(listeners[0].reply_count == 4);
+    CHECK_STR(listeners[0].replies[3], "again");
     snib__node_close(&nodes[0]);
     snib__node_close(&nodes[1]);
 }

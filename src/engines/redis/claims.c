@@ -250,7 +250,7 @@ static void on_error(struct snib__redis *r, struct snib__bid *b, struct snib__re
     struct snib__error error = snib__error_read(text);
     bool releasing = b->phase == SNIB__BID_RELEASING;
     if (error.kind == SNIB__ERROR_MOVED) {
-        snib__node_retire(&r->node, text); /* not the master any more */
+        snib__node_leave(&r->node, text); /* not the master any more */
     }
     if (releasing && call->kind != SNIB__CALL_RELEASE) {
         return;

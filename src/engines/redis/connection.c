@@ -114,7 +114,7 @@ static void reset(struct snib__connection *c)
     c->stream = NULL;
     c->reader = NULL;
     c->state = SNIB__CONNECTION_DOWN;
-    c->listens = c->ending = c->retiring = c->answered = false;
+    c->listens = c->ending = c->retiring = c->leaving = c->answered = false;
     c->appended = c->written = c->offered = 0;
     c->gate = GATE_OPEN;
     c->redial_ns = 0;
@@ -142,6 +142,21 @@ void snib__connection_retire(struct snib__connection *c, const char *why)
         c->retiring = true;
         explain(c, 0, why);
     }
+}
+
+/* What has begun to leave must leave as a whole; the gate is shut behind it. */
+void snib__connection_leave(struct snib__connection *c, const char *why)
+{
+    size_t sent = 0;
+    if (c->state != SNIB__CONNECTION_UP || c->ending || c->leaving) {
+        return;
+    }
+    while (sent < c->count && at(c, sent)->starts < c->offered) {
+        sent++;
+    }
+    c->gate = sent < c->count ? at(c, sent)->starts : c->appended;
+    c->leaving = true;
+    explain(c, 0, why);
 }
 
 void snib__connection_end(struct snib__connection *c, enum snib__loss how, int sys, const char *why)
@@ -226,7 +241,7 @@ static void test_before_use(struct snib__connection *c)
     if (c->state != SNIB__CONNECTION_UP || c->count || c->receiving) {
         return;
     }
-    if (c->retiring) {
+    if (c->retiring || c->leaving) {
         snib__connection_lose(c, SNIB__LOSS_CUT, 0, c->why);
         return;
     }
@@ -450,6 +465,15 @@ static void dial_step(struct snib__connection *c)
     start_step(c);
 }
 
+/* Has everything been answered that will be? */
+static bool is_done_with(const struct snib__connection *c)
+{
+    if (c->leaving) {
+        return c->count == 0 || at(c, 0)->starts >= c->gate;
+    }
+    return c->retiring && c->count == 0;
+}
+
 void snib__connection_step(struct snib__connection *c, short revents)
 {
     if (c->state == SNIB__CONNECTION_DIALLING) {
@@ -463,7 +487,7 @@ void snib__connection_step(struct snib__connection *c, short revents)
     snib__connection_flush(c);
     if (c->ending) {
         snib__connection_lose(c, c->how, c->sys, c->why);
-    } else if (c->retiring && c->count == 0) {
+    } else if (is_done_with(c)) {
         snib__connection_lose(c, SNIB__LOSS_CUT, 0, c->why);
     }
 }

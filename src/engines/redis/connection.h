@@ -78,6 +78,7 @@ struct snib__connection {
     bool listens;   /* replies come unasked: there are no calls to pair them with */
     bool ending;    /* with the loss `how`; the next step does it */
     bool retiring;  /* closed as soon as nothing is asked */
+    bool leaving;   /* nothing more is sent; closed as soon as what was sent is answered */
     bool receiving; /* replies are being handed out */
     bool answered;  /* at least one reply was one */
     enum snib__loss how;
@@ -119,9 +120,10 @@ void snib__connection_flush(struct snib__connection *);
 void snib__connection_dial(struct snib__connection *);                /* if it is down */
 void snib__connection_drop(struct snib__connection *, void *subject); /* wants no answers */
 
-/* End it, with this explanation: once nothing is asked any more; soon, also from inside an
- * upcall; or now. */
+/* End it, with this explanation: once nothing is asked any more; once what was sent is answered,
+ * and the rest was never sent; soon, also from inside an upcall; or now. */
 void snib__connection_retire(struct snib__connection *, const char *why);
+void snib__connection_leave(struct snib__connection *, const char *why);
 void snib__connection_end(struct snib__connection *, enum snib__loss, int sys, const char *why);
 void snib__connection_lose(struct snib__connection *, enum snib__loss, int sys, const char *why);
 void snib__connection_close(struct snib__connection *); /* silently; nobody is told */

@@ -80,7 +80,7 @@ static void on_error(struct snib__redis *r, struct snib__debt *d, const char *te
         return;
     }
     if (error.kind == SNIB__ERROR_MOVED) {
-        snib__node_retire(&r->node, text);
+        snib__node_leave(&r->node, text);
     }
     postpone(d);
 }

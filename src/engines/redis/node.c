@@ -215,7 +215,8 @@ bool snib__node_idle(const struct snib__node *node)
 
 bool snib__node_up(const struct snib__node *node)
 {
-    return node->connection.state == SNIB__CONNECTION_UP && !node->connection.ending;
+    const struct snib__connection *c = &node->connection;
+    return c->state == SNIB__CONNECTION_UP && !c->ending && !c->leaving;
 }
 
 bool snib__node_clear(const struct snib__node *node)
@@ -223,9 +224,9 @@ bool snib__node_clear(const struct snib__node *node)
     return snib__connection_clear(&node->connection);
 }
 
-void snib__node_retire(struct snib__node *node, const char *why)
+void snib__node_leave(struct snib__node *node, const char *why)
 {
-    snib__connection_retire(&node->connection, why);
+    snib__connection_leave(&node->connection, why);
 }
 
 void snib__node_end(struct snib__node *node, const char *why)

@@ -87,9 +87,9 @@ bool snib__node_idle(const struct snib__node *);          /* nothing was asked *
 bool snib__node_up(const struct snib__node *);            /* what is asked now can be sent */
 bool snib__node_clear(const struct snib__node *);         /* all that was asked is sent */
 
-/* Replace the connection: once nothing is asked on it; or as soon as the reply that is being handed
- * out was dealt with, and whatever else was asked is lost. */
-void snib__node_retire(struct snib__node *, const char *why);
+/* Replace the connection: once what was sent is answered, and nothing more is sent; or as soon as
+ * the reply that is being handed out was dealt with, and whatever else was asked is lost. */
+void snib__node_leave(struct snib__node *, const char *why);
 void snib__node_end(struct snib__node *, const char *why);
 
 /* An answer brought the server's time along. */

@@ -287,7 +287,7 @@ static void on_error(struct snib__redis *r, struct snib__search *s,
         return;
     }
     if (error.kind == SNIB__ERROR_MOVED) {
-        snib__node_retire(&r->node, text);
+        snib__node_leave(&r->node, text);
     }
     fail(r, s, error.code, 0,
          error.kind == SNIB__ERROR_KIND ? "the key of this name is not a lock of snib" : text);
