@@ -170,7 +170,7 @@ TEST(a_session_whose_parent_ends_at_once_is_told_to_end_too)
 {
     stage_file();
     for (int i = 0; i < 2; i++) {
-        char path[256], name[8];
+        char path[256], name[16];
         snprintf(name, sizeof name, "d%d", i);
         struct stage_diary *diary = stage_diary(path, name);
         CHECK_INT(capture("run", "--max-hold", "1s", "--grace", "300ms", "x", "--", "sh", "-c",
