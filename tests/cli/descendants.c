@@ -168,18 +168,20 @@ TEST(a_session_of_its_own_is_stopped_when_the_lock_is_lost)
 /* The shells above them die of the same TERM, while their children are looked for. */
 TEST(a_session_whose_parent_ends_at_once_is_told_to_end_too)
 {
-    stage_file();
-    for (int i = 0; i < 2; i++) {
-        char path[256], name[16];
-        snprintf(name, sizeof name, "d%d", i);
-        struct stage_diary *diary = stage_diary(path, name);
-        CHECK_INT(capture("run", "--max-hold", "1s", "--grace", "300ms", "x", "--", "sh", "-c",
-                          script("for i in 1 2 3; do (setsid %s deaf & wait) & done; wait", path))
-                      ->status,
-                  ==, 79);
-        for (int j = 0; j < atomic_load(&diary->count); j++) {
-            CHECK_INT(atomic_load(&diary->pulses[j].term_ns), >, 0);
-        }
+    enum { SHELLS = 3 };
+    char path[256];
+    struct actor run;
+    struct fake_state *engine = stage_fake_lease(6000);
+    struct stage_diary *diary = stage_diary(path, "diary");
+    stage_snib(&run, "run", "x", "--", "sh", "-c",
+               script("for i in 1 2 3; do (setsid %s deaf & wait) & done; wait", path));
+    for (int i = 0; i < SHELLS; i++) {
+        (void)stage_await_pulse(&run, diary, i, PATIENCE_MS);
+    }
+    atomic_store(&engine->say_gone, 1);
+    CHECK_INT(stage_end(&run, PATIENCE_MS), ==, 79);
+    for (int i = 0; i < SHELLS; i++) {
+        CHECK_INT(atomic_load(&diary->pulses[i].term_ns), >, 0);
     }
 }
 
