@@ -51,6 +51,7 @@
 #define PAUSE_FIRST_NS (CLOCK_MS / 5)
 #define PAUSE_MOST_NS (50 * CLOCK_MS)
 #define EMPTY_WALKS 3
+#define DYING_NS (50 * CLOCK_MS) /* what somebody has to die who was just killed */
 
 /* ---- Before the fork -------------------------------------------------------------------- */
 
@@ -181,14 +182,17 @@ static void kill_all(struct guardian *g)
  * The supervisor had until now to move the instant, and has not: it is stopped or stuck, and starts
  * nothing. So what is below it is killed, and it may tell the story when it comes to. But it does
  * not bury anybody, and so there is no proof; if by half of what is left of the lease somebody
- * still lives, it is killed too, and kill_all does the rest.
+ * still lives, it is killed too, and kill_all does the rest. Not at once, however late it is: if
+ * the whole machine stood still, the supervisor goes on now as we do, and knows the story.
  */
 static void deadline_came(struct guardian *g, int64_t due_ns)
 {
     struct guardian_page *page = g->page;
     struct descendants which = {
         .but_group = g->supervisor, .but = g->strangers, .but_count = g->stranger_count};
-    int64_t pause_ns = PAUSE_FIRST_NS, last_ns = due_ns + atomic_load(&page->margin_ns) / 2;
+    int64_t pause_ns = PAUSE_FIRST_NS, soonest_ns = clock_now_ns() + DYING_NS;
+    int64_t last_ns = due_ns + atomic_load(&page->margin_ns) / 2;
+    last_ns = last_ns > soonest_ns ? last_ns : soonest_ns;
     if (!atomic_compare_exchange_strong(&page->kill_at_ns, &due_ns, CLOCK_NEVER)) {
         return;
     }

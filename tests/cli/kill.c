@@ -279,6 +279,26 @@ TEST(stopped_snib_without_a_lease_keeps_job_and_lock)
     CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 4);
 }
 
+/* The guardian finds that its time is over, and the supervisor too: it is not killed for that. */
+TEST(after_the_whole_machine_stood_still_the_supervisor_tells_why)
+{
+    struct actor snib;
+    stage_file();
+    stage_snib(&snib, "run", "--max-hold", "3s", "x", "--", "sh", "-c", "echo in; exec sleep 600");
+    CHECK_STR(stage_line(snib.out, PATIENCE_MS), "in");
+    pid_t supervisor = stage_supervisor(&snib, PATIENCE_MS);
+    check_stop(supervisor);
+    check_stop(snib.pid);
+    check_sleep_ms(3200);
+    kill(snib.pid, SIGCONT);
+    kill(supervisor, SIGCONT);
+    const char *said = stage_rest(snib.err, PATIENCE_MS);
+    if (!strstr(said, "maximum hold")) {
+        FAIL("it says: %s", said);
+    }
+    CHECK_INT(stage_end(&snib, PATIENCE_MS), ==, 79);
+}
+
 TEST(a_job_that_ended_in_time_keeps_its_status_although_snib_was_stopped)
 {
     struct fake_state *engine = stage_fake_lease(3000);
