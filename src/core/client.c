@@ -85,6 +85,9 @@ static void on_no_contact(struct snib__timer *timer)
     snib *client = SNIB__OF(timer, struct snib, contact.timer);
     int64_t now_ns = snib__now().boot_ns, next_ns = SNIB__NEVER;
     struct snib__list *l = client->requests.after;
+    if (snib__contact_excuses(client, now_ns)) {
+        return;
+    }
     while (l != &client->requests) {
         struct snib__request *r = SNIB__OF(l, struct snib__request, in_client);
         int64_t due_ns = gives_up_ns(r);
@@ -100,7 +103,7 @@ static void on_no_contact(struct snib__timer *timer)
     if (next_ns == SNIB__NEVER) {
         snib__contact_end(client);
     } else {
-        snib__timer_set(&client->timers, &client->contact.timer, next_ns);
+        snib__contact_wait(client, next_ns);
     }
 }
 

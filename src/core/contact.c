@@ -5,6 +5,9 @@
  * client a sensible answer, its silence is an error after `connect=`. Once it has, it is known to
  * be the right one, and a wait outlasts what happens to it.
  *
+ * If the timer itself is late, this process was stopped, or its machine, and an answer may be there
+ * unread: it waits for as long once more.
+ *
  * What to do when the time is over is the client's business: it gave the timer its function.
  */
 #include "core/contact.h"
@@ -13,6 +16,8 @@
 
 #include <stdio.h>
 
+#define LATE_NS (500 * SNIB__MS)
+
 void snib__contact_await(snib *client)
 {
     struct snib__contact *c = &client->contact;
@@ -20,8 +25,24 @@ void snib__contact_await(snib *client)
         return; /* without memory for a timer, the engine's own time-outs must do */
     }
     c->awaited = true;
-    snib__timer_set(&client->timers, &c->timer,
-                    snib__later(snib__now().boot_ns, c->limit_ms * SNIB__MS));
+    snib__contact_wait(client, snib__later(snib__now().boot_ns, c->limit_ms * SNIB__MS));
+}
+
+void snib__contact_wait(snib *client, int64_t due_ns)
+{
+    client->contact.due_ns = due_ns;
+    snib__timer_set(&client->timers, &client->contact.timer, due_ns);
+}
+
+bool snib__contact_excuses(snib *client, int64_t now_ns)
+{
+    struct snib__contact *c = &client->contact;
+    if (c->excused || now_ns - c->due_ns < LATE_NS) {
+        return false;
+    }
+    c->excused = true;
+    snib__contact_wait(client, snib__later(now_ns, c->limit_ms * SNIB__MS));
+    return true;
 }
 
 void snib__contact_end(snib *client)

@@ -83,6 +83,24 @@ static bool granted(void *lease)
     return atomic_load((_Atomic(snib_lease *) *)lease) != NULL;
 }
 
+/* It was stopped for longer than the time of contact; the server answers when it goes on. */
+TEST(time_in_which_this_process_was_stopped_is_no_silence_of_the_server)
+{
+    struct helper *helper;
+    server_redis(&server, NULL);
+    helper = helpers_new(1, url_of(server.port, "connect=2s&timeout=1s"), "report");
+    helpers_spawn(helper, 1);
+    server_pause(&server);
+    check_flag_set(&helper->go);
+    check_sleep_ms(300);
+    check_stop(helper->pid);
+    server_resume(&server);
+    check_sleep_ms(2600);
+    check_cont(helper->pid);
+    helper_must_hold(helper);
+    helper_end(helper);
+}
+
 TEST(with_retry_a_server_that_is_not_there_yet_is_waited_for)
 {
     static _Atomic(snib_lease *) lease;
