@@ -100,10 +100,16 @@ static int take_from(const struct inquiry *inquiry, const struct party *party, s
 static void say_still(const struct inquiry *inquiry, const struct party *party, snib_error *error)
 {
     char span[SPAN_SIZE], notice[240] = "";
-    if (!inquiry->force || party->left_ms == SNIB_FOREVER) {
-        return;
+    bool endless = party->left_ms == SNIB_FOREVER;
+    if (!inquiry->force || (endless && !(snib_traits(inquiry->client) & SNIB_TRAIT_LEASED))) {
+        return; /* where a process has it, it has gone */
     }
-    if (party->left_ms > 0) {
+    if (endless) {
+        (void)snprintf(error->message, sizeof error->message,
+                       "taken away; it had no lease: whoever had it (%.60s) is not told, and may "
+                       "go on for ever; make sure that it has ended",
+                       party->who);
+    } else if (party->left_ms > 0) {
         (void)snprintf(error->message, sizeof error->message,
                        "taken away; the job of %s may still run for %s", party->who,
                        span_text(span, party->left_ms));

@@ -445,7 +445,7 @@ int snib_examine(snib *client, snib_finding_fn *each, void *arg, snib_error *err
  * the service's own language (Redis: ACL SETUSER ...); a password stands in it as PASSWORD.
  * Contacts nobody. EINVAL when it does not fit; ENOTSUP where there is nothing to allow.
  */
-#define SNIB_RIGHTS_SIZE 1024
+#define SNIB_RIGHTS_SIZE 4096
 int snib_rights(snib *client, char *out, size_t size, snib_error *err);
 
 /* What a service exports about its locks: counters since snib_open, and two of the moment. */

@@ -54,12 +54,17 @@ static int check_numbers(const snib_options *o, snib_error *err)
 int snib__ttl_check(const snib *client, int64_t ttl_ms, snib_error *err)
 {
     const struct snib__session *s = &client->session;
-    if (ttl_ms < 100 || ttl_ms > s->max_lease_ms) {
+    if (ttl_ms < 100) {
         return snib__fail(
             err, SNIB_EINVAL, 0,
-            "a ttl of %lld ms is not 100 to %lld ms; that is max-lease= of the URL, the "
-            "same on all hosts",
-            (long long)ttl_ms, (long long)s->max_lease_ms);
+            "a ttl of %lld ms is too short to be renewed in time: 100 ms is the least",
+            (long long)ttl_ms);
+    }
+    if (ttl_ms > s->max_lease_ms) {
+        return snib__fail(err, SNIB_EINVAL, 0,
+                          "a ttl of %lld ms is more than max-lease=, %lld ms: the URL sets that, "
+                          "the same on all hosts",
+                          (long long)ttl_ms, (long long)s->max_lease_ms);
     }
     if (snib__leased(client) && ttl_ms != s->ttl_ms &&
         !(snib__traits_now(client) & SNIB_TRAIT_TTL_PER_LOCK)) {

@@ -182,13 +182,32 @@ static int load_key(struct snib__tls *t, const char *path, snib_error *err)
     return rc;
 }
 
+/* Of a file that cannot be read, whoever reads it says why. */
+static bool has_key(const char *path)
+{
+    char line[128], bytes[BUFSIZ];
+    FILE *file = fopen(path, "re");
+    if (!file || setvbuf(file, bytes, _IOFBF, sizeof bytes) != 0) {
+        return true;
+    }
+    bool found = false;
+    while (!found && fgets(line, sizeof line, file)) {
+        found = strncmp(line, "-----BEGIN", 10) == 0 && strstr(line, "PRIVATE KEY-----");
+    }
+    found = found || ferror(file);
+    fclose(file);
+    explicit_bzero(line, sizeof line);
+    explicit_bzero(bytes, sizeof bytes);
+    return found;
+}
+
 static int identify(struct snib__tls *t, const struct snib__tls_options *options, snib_error *err)
 {
     const struct snib__openssl *o = t->openssl;
     if (!options->cert) {
-        return options->key
-                   ? snib__fail(err, SNIB_EINVAL, 0, "key= needs a certificate: give cert=")
-                   : 0;
+        return options->key ? snib__fail(err, SNIB_EINVAL, 0,
+                                         "key= without a certificate: give cert=FILE, too")
+                            : 0;
     }
     if (access(options->cert, R_OK) < 0) {
         return cannot_read("cert", options->cert, err);
@@ -198,6 +217,11 @@ static int identify(struct snib__tls *t, const struct snib__tls_options *options
                           options->cert, openssl_says(o));
     }
     t->has_cert = true;
+    if (!options->key && !has_key(options->cert)) {
+        return snib__fail(err, SNIB_EINVAL, 0,
+                          "cert=%.200s has no private key in it: give key=FILE, too",
+                          options->cert);
+    }
     return load_key(t, options->key ? options->key : options->cert, err);
 }
 

@@ -19,6 +19,19 @@ static void check_one_line(const char *text)
     }
 }
 
+TEST(a_ttl_out_of_range_says_which_end)
+{
+    stage_file();
+    const struct capture *said = capture("run", "--ttl", "50ms", "x", "--", "true");
+    CHECK_INT(said->status, ==, 64);
+    check_one_line(said->err);
+    CHECK(strstr(said->err, "100 ms is the least") && !strstr(said->err, "max-lease"));
+    said = capture("run", "--ttl", "2h", "x", "--", "true");
+    CHECK_INT(said->status, ==, 64);
+    check_one_line(said->err);
+    CHECK(strstr(said->err, "more than max-lease=, 60000 ms") != NULL);
+}
+
 TEST(a_command_that_cannot_run_is_126_or_127)
 {
     char path[256];

@@ -230,9 +230,9 @@ TEST(a_foreign_key_under_the_prefix_does_not_end_a_list)
     CHECK_OK(snib_list(client, "", count_seen, &count, &error), error.message);
     CHECK_INT(count, ==, 1);
     CHECK_INT(snib_inspect(client, "aaa", count_seen, &count, &error), ==, SNIB_EKIND);
-    CHECK(strstr(error.message, "not a lock") != NULL);
+    CHECK(strstr(error.message, "'snib:{aaa}' is not a hash") != NULL);
     CHECK_INT(try_it(client, "aaa", &error), ==, SNIB_EKIND);
-    CHECK(strstr(error.message, "snib:{aaa} is not a lock of snib") != NULL);
+    CHECK(strstr(error.message, "'snib:{aaa}' is not a hash") != NULL);
     CHECK(strstr(error.message, "prefix=") && !strstr(error.message, "WRONGTYPE"));
     give(&lease);
     snib_close(client);

@@ -154,6 +154,28 @@ TEST(a_port_with_tls_and_one_without_are_told_apart)
     snib_close(client);
 }
 
+/* Nobody waits there for a time that is over in any case: `connect=` is longer than the patience of
+ * this test. */
+static const char *refusal_of_a_wait(const char *url)
+{
+    static snib_error error;
+    snib *client = client_of(url);
+    snib_lease *lease = NULL;
+    int64_t start = check_now_ns();
+    CHECK_INT(snib_acquire(&lease, client, "report", NULL, &error), ==, SNIB_EUNREACH);
+    CHECK_INT((check_now_ns() - start) / 1000000, <, PATIENCE_MS);
+    snib_close(client);
+    return error.message;
+}
+
+TEST(a_port_that_wants_tls_or_a_certificate_is_known_at_once)
+{
+    static struct server server;
+    int port = start(&server, "good.pem", true);
+    must_say(refusal_of_a_wait(url_of(port, "connect=10m")), "rediss:");
+    must_say(refusal_of_a_wait(secure("127.0.0.1", port, "&connect=10m")), "certificate");
+}
+
 static int note_remedies(const snib_finding *finding, void *arg)
 {
     char *all = arg;

@@ -290,7 +290,7 @@ TEST(a_file_that_is_not_what_it_should_be_is_named)
         misfit(&(struct snib__tls_options){.cert = tls_file("client.crt"), .key = "/dev/null"}),
         "key=/dev/null is not a file with a key");
     check_has(misfit(&(struct snib__tls_options){.cert = tls_file("client.crt")}),
-              "no private key in PEM form");
+              "has no private key in it: give key=FILE");
     check_has(misfit(&(struct snib__tls_options){.alpn = ""}), "no name of a protocol");
 }
 

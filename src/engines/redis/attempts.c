@@ -38,7 +38,7 @@ void snib__attempts_fail(struct snib__redis *r, struct snib__bid *b, int code, i
                          const char *why)
 {
     char reason[520];
-    snprintf(reason, sizeof reason, "%s: %.200s", r->settings.where, why);
+    snprintf(reason, sizeof reason, "%.200s: %.300s", r->settings.where, why);
     set_idle(r, b);
     struct snib__result failed = {
         .status = SNIB__FAILED, .code = code, .sys = sys, .reason = reason};
@@ -284,15 +284,9 @@ void snib__attempts_error(struct snib__redis *r, struct snib__bid *b,
     if (b->phase == SNIB__BID_HELD) {
         return;
     }
-    char foreign[420], key[SNIB__KEY_MAX];
-    r->layout->key(key, r->settings.prefix, b->claim->name);
+    char foreign[SNIB__FOREIGN_SIZE];
     if (error->kind == SNIB__ERROR_KIND) { /* the server's text does not name the key */
-        snprintf(
-            foreign, sizeof foreign,
-            "the key %.300s is not a lock of snib but another program's; choose another prefix= "
-            "or name",
-            key);
-        text = foreign;
+        text = snib__foreign_text(foreign, r->layout, r->settings.prefix, b->claim->name);
     }
     if (b->claim->may_queue && (error->kind == SNIB__ERROR_LATER || b->phase == SNIB__BID_QUEUED)) {
         answer_unknown(r, b, text);
@@ -309,7 +303,9 @@ void snib__attempts_lost(struct snib__redis *r, struct snib__bid *b, enum snib__
     }
     if (how == SNIB__LOSS_DENIED) {
         snib__attempts_error(r, b, &r->node.greeting.error, c->why);
-    } else if (how == SNIB__LOSS_UNREACHED && !b->sent) {
+    } else if ((how == SNIB__LOSS_UNREACHED && !b->sent) ||
+               (how == SNIB__LOSS_CUT && !r->node.clock.known)) {
+        /* Hung up twice without ever a word: a port for TLS, or one that wants a certificate. */
         snib__attempts_fail(r, b, SNIB_EUNREACH, c->sys, c->why);
     } else if (how == SNIB__LOSS_ALIEN && !b->sent) {
         snib__attempts_fail(r, b, SNIB_EPROTO, 0, c->why);

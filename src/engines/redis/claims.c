@@ -51,16 +51,22 @@ static void answer_unknown(struct snib__bid *b, const char *why)
     answer(b, SNIB__RENEW, &unknown);
 }
 
-/* The last word about a claim. */
-static void end_release(struct snib__redis *r, struct snib__bid *b, enum snib__status status)
+/* The last word about a claim; `why`: or NULL. */
+static void end_release_because(struct snib__redis *r, struct snib__bid *b,
+                                enum snib__status status, const char *why)
 {
-    struct snib__result result = {.status = status};
+    struct snib__result result = {.status = status, .reason = why};
     if (b->under_way) {
         snib__node_drop(&r->node, b);
         snib__steps_drop(r, b);
     }
     snib__bid_forget(r, b);
     answer(b, SNIB__RELEASE, &result);
+}
+
+static void end_release(struct snib__redis *r, struct snib__bid *b, enum snib__status status)
+{
+    end_release_because(r, b, status, NULL);
 }
 
 /* ---- Submitting ------------------------------------------------------------------------- */
@@ -261,14 +267,16 @@ static void on_error(struct snib__redis *r, struct snib__bid *b, struct snib__re
             return;
         }
     }
+    char said[SNIB__ERROR_SAID];
+    snib__error_say(said, text);
     if (releasing && error.undone && error.kind != SNIB__ERROR_DENIED) {
         owe_release(r, b, call);
     } else if (releasing) {
-        end_release(r, b, SNIB__UNKNOWN);
+        end_release_because(r, b, SNIB__UNKNOWN, said);
     } else if (call->kind == SNIB__CALL_RENEW) {
-        answer_unknown(b, text);
+        answer_unknown(b, said);
     } else {
-        snib__attempts_error(r, b, &error, text);
+        snib__attempts_error(r, b, &error, said);
     }
 }
 

@@ -118,3 +118,24 @@ struct snib__error snib__error_read(const char *text)
     snprintf(error.word, sizeof error.word, "%s", word);
     return error;
 }
+
+/* Some servers say of a script's command only that it may not be run. */
+static bool lacks_right(const struct snib__error *error, const char *text)
+{
+    return strcmp(error->word, "NOPERM") == 0 || strstr(text, "can't run this command");
+}
+
+void snib__error_say(char out[SNIB__ERROR_SAID], const char *text)
+{
+    struct snib__error error = snib__error_read(text);
+    const char *own = strcmp(error.word, "LAYOUT") == 0 ? strstr(text, "LAYOUT ") : NULL;
+    text = own ? own + strlen("LAYOUT ") : text;
+    size_t size = strcspn(text, "\r\n");
+    const char *place = strstr(text, " script: "); /* "... script: SHA, on @user_script:12." */
+    size = place && (size_t)(place - text) < size ? (size_t)(place - text) : size;
+    bool denied = lacks_right(&error, text);
+    snprintf(out, SNIB__ERROR_SAID, "%s%.*s%s",
+             denied && strcmp(error.word, "NOPERM") != 0 ? "NOPERM: " : "",
+             size < 200 ? (int)size : 200, text,
+             denied ? " (`snib doctor --acl URL` prints the rights it needs)" : "");
+}

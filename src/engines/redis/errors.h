@@ -26,4 +26,10 @@ struct snib__error {
 
 struct snib__error snib__error_read(const char *text);
 
+#define SNIB__ERROR_SAID 300
+
+/* The same for people: without our own words and without where in a script it was met; and of a
+ * right that is missing, where to see which ones are needed. */
+void snib__error_say(char out[SNIB__ERROR_SAID], const char *text);
+
 #endif

@@ -147,7 +147,9 @@ static void on_refused(struct snib__redis *r, struct snib__examination *e, size_
         if (snib__steps_switch(r, text)) {
             e->no_scripts = true;
         } else if (!e->broken[0]) {
-            snprintf(e->broken, sizeof e->broken, "%.150s", text);
+            char said[SNIB__ERROR_SAID];
+            snib__error_say(said, text);
+            snprintf(e->broken, sizeof e->broken, "%.150s", said);
         }
     } else if (r->settings.quarantine.off && strcmp(probes[index].words[0], "CONFIG") == 0) {
         /* what it would tell is of no use then */

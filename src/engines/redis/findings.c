@@ -251,6 +251,29 @@ static void tell_persistence(const struct report *p)
     }
 }
 
+/* Where tokens are counted in a key, those after a loss are small again: who guards a resource by
+ * them would refuse every new holder, or, if the mark was lost too, none. */
+static void tell_tokens(const struct report *p)
+{
+    const struct snib__fitness *f = &p->e->fitness;
+    static const char remedy[] =
+        "CONFIG SET appendonly yes and appendfsync always; or, after a loss, SET the counter above "
+        "the last token that was given";
+    if (!p->r->layout->counts || p->e->unchecked) {
+        return;
+    }
+    if (snib__fitness_durable(f)) {
+        tell(p, SNIB_GOOD, "tokens", NULL, "counted in a key that a restart keeps");
+    } else if (f->aof || f->save[0]) {
+        tell(p, SNIB_WARNING, "tokens", remedy,
+             "counted in a key (RFencedLock's): a restart can set it back, and give tokens twice");
+    } else {
+        tell(p, SNIB_WARNING, "tokens", remedy,
+             "counted in a key (RFencedLock's) that is not saved: after a restart they begin at 1 "
+             "again, and a resource that has seen larger ones refuses them");
+    }
+}
+
 static void tell_age(const struct report *p)
 {
     struct snib__node *node = &p->r->node;
@@ -341,6 +364,7 @@ void snib__findings_tell(struct snib__redis *r, const struct snib__examination *
     tell_role(&p);
     tell_eviction(&p);
     tell_persistence(&p);
+    tell_tokens(&p);
     tell_age(&p);
     tell_clock(&p);
     tell_rights(&p);

@@ -6,11 +6,14 @@
 #include "engines/redis/plan.h"
 #include "engines/redis/redisson.h"
 
+#include <stdio.h>
+
 const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
     [SNIB__LAYOUT_NATIVE] =
         {
             .name = "native",
             .prefix = "snib",
+            .type = "a hash",
             .why = "",
             .recheck_ms = 1000,
             .behind_ms = 10000,
@@ -41,6 +44,7 @@ const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
         {
             .name = "plain",
             .prefix = "",
+            .type = "a string",
             .lacks =
                 SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_TOKEN_SPAN,
             .why = "layout=plain is one string per lock, which has room for one holder",
@@ -77,6 +81,8 @@ const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
         {
             .name = "redisson",
             .prefix = "",
+            .type = "a hash",
+            .counts = true,
             .lacks =
                 SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_TOKEN_SPAN,
             .why = "layout=redisson is the RLock of Redisson, which has one holder; its read-write "
@@ -109,3 +115,15 @@ const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
             .show = snib__redisson_show,
         },
 };
+
+const char *snib__foreign_text(char out[SNIB__FOREIGN_SIZE], const struct snib__layout *layout,
+                               const char *prefix, const char *name)
+{
+    char key[SNIB__KEY_MAX];
+    layout->key(key, prefix, name);
+    snprintf(out, SNIB__FOREIGN_SIZE,
+             "the key '%.300s' is not %s, as locks of layout=%s are, but another kind of lock or "
+             "other data (redis-cli TYPE tells): use another name or prefix=, or its layout=",
+             key, layout->type, layout->name);
+    return out;
+}

@@ -94,6 +94,8 @@ struct snib__plan; /* how it is done without scripts: plan.h */
 struct snib__layout {
     const char *name;
     const char *prefix; /* unless the URL names one */
+    const char *type;   /* of the key of a lock: "a string" */
+    bool counts;        /* tokens are counted in a key, and begin anew if that is lost */
     unsigned lacks;     /* of the engine's traits, */
     const char *why;    /* and why: "shared and counted locks ..."; "": lacks none */
     /* Those who wait ask again about this often: the first in line, and those behind them at most.
@@ -159,6 +161,11 @@ enum snib__layout_row {
     SNIB__LAYOUTS
 };
 extern const struct snib__layout snib__layouts[SNIB__LAYOUTS];
+
+/* Of a key that is something else: which one it is, what it is not, and what to do. */
+#define SNIB__FOREIGN_SIZE 520
+const char *snib__foreign_text(char out[SNIB__FOREIGN_SIZE], const struct snib__layout *,
+                               const char *prefix, const char *name);
 
 /* For patterns: what means something in them is meant as it is. Room for twice the text. */
 void snib__pattern_escape(char *out, const char *text);

@@ -48,7 +48,7 @@ static void fail(struct snib__redis *r, struct snib__search *s, int code, int sy
     if (s->code == 0) {
         s->code = code;
         s->sys = sys;
-        snprintf(s->why, sizeof s->why, "%s: %.200s", r->settings.where, why);
+        snprintf(s->why, sizeof s->why, "%.200s: %.300s", r->settings.where, why);
     }
 }
 
@@ -289,8 +289,12 @@ static void on_error(struct snib__redis *r, struct snib__search *s,
     if (error.kind == SNIB__ERROR_MOVED) {
         snib__node_leave(&r->node, text);
     }
+    char said[SNIB__ERROR_SAID], foreign[SNIB__FOREIGN_SIZE];
+    snib__error_say(said, text);
     fail(r, s, error.code, 0,
-         error.kind == SNIB__ERROR_KIND ? "the key of this name is not a lock of snib" : text);
+         error.kind == SNIB__ERROR_KIND
+             ? snib__foreign_text(foreign, r->layout, r->settings.prefix, s->query->name)
+             : said);
 }
 
 void snib__queries_reply(struct snib__redis *r, struct snib__redis_call *call,

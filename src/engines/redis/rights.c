@@ -14,7 +14,7 @@ int snib__redis_rights(const struct snib__session *session, char *out, size_t si
 {
     const struct snib__redis *r = snib__redis_of(session);
     const char *user = session->url->user;
-    char prefix[2 * SNIB__KEY_MAX], reach[4 * SNIB__KEY_MAX];
+    char prefix[2 * SNIB__KEY_MAX], reach[SNIB_RIGHTS_SIZE];
     snib__pattern_escape(prefix, r->settings.prefix);
     r->layout->reach(reach, sizeof reach, prefix, r->database);
     return snprintf(out, size,
