@@ -139,6 +139,16 @@ static void make_redis_redisson_acl_place(char *url, size_t size, const char *se
     make_acl_place(url, size, server, "&layout=redisson");
 }
 
+static void make_redis_rwlock_place(char *url, size_t size, const char *server)
+{
+    snprintf(url, size, "%s&layout=redisson-rw&watchdog=60s&prefix=%s:", server, unique());
+}
+
+static void make_redis_rwlock_acl_place(char *url, size_t size, const char *server)
+{
+    make_acl_place(url, size, server, "&layout=redisson-rw&watchdog=60s");
+}
+
 static void make_redis_plain_steps_place(char *url, size_t size, const char *server)
 {
     make_acl_place(url, size, server, "&layout=plain&scripts=no");
@@ -227,6 +237,18 @@ static const struct engine_row rows[] = {
      .lacks = LACKS_OF_PEERS,
      .start = start_redis,
      .make_place = make_redis_redisson_acl_place},
+    {.name = "redis-redisson-rw",
+     .scheme = "redis",
+     .tags = true,
+     .lacks = LACKS_OF_PEERS & ~(unsigned)SNIB_TRAIT_SHARED,
+     .start = start_redis,
+     .make_place = make_redis_rwlock_place},
+    {.name = "redis-redisson-rw-acl",
+     .scheme = "redis",
+     .tags = true,
+     .lacks = LACKS_OF_PEERS & ~(unsigned)SNIB_TRAIT_SHARED,
+     .start = start_redis,
+     .make_place = make_redis_rwlock_acl_place},
     {.name = "zookeeper", /* whoever joins a line reads who is in it: many are the square of it */
      .scheme = "zookeeper",
      .many = 1000,

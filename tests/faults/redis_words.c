@@ -121,7 +121,7 @@ TEST(a_user_who_may_not_lock_is_told_which_rights_are_needed)
 /* With the longest prefix there can be, of signs that a pattern must escape. */
 TEST(a_line_of_rights_is_never_cut)
 {
-    static const char *const layouts[] = {"native", "plain", "redisson"};
+    static const char *const layouts[] = {"native", "plain", "redisson", "redisson-rw"};
     char prefix[101], url[300], line[SNIB_RIGHTS_SIZE];
     begin();
     memset(prefix, '*', 100);

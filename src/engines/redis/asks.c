@@ -65,6 +65,14 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
     return true;
 }
 
+/* It may have become longer since it was attempted. */
+static int64_t lease_ms(const struct snib__redis *r, const struct snib__claim *claim)
+{
+    int64_t most = r->session->values[SNIB__REDIS_WATCHDOG].number;
+    bool limited = r->layout->watched && claim->mode == SNIB_SHARED;
+    return limited && claim->ttl_ms > most ? most : claim->ttl_ms;
+}
+
 bool snib__ask_renew(struct snib__redis *r, struct snib__bid *b,
                      const struct snib__redis_call *before)
 {
@@ -73,7 +81,7 @@ bool snib__ask_renew(struct snib__redis *r, struct snib__bid *b,
     struct snib__wish wish = snib__wish_for(r, b->claim->name, id);
     snib__bid_id(b, id);
     wish.by_text = call.by_text;
-    wish.ttl_ms = call.ttl_ms = b->claim->ttl_ms;
+    wish.ttl_ms = call.ttl_ms = lease_ms(r, b->claim);
     b->renewing = ask(r, b, SNIB__PLAN_RENEW, &call, &wish);
     return b->renewing;
 }

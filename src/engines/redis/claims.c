@@ -103,6 +103,17 @@ void snib__claims_attempt(struct snib__claim *claim)
         snib__attempts_fail(r, b, SNIB_EINVAL, 0, refused);
         return;
     }
+    int64_t watchdog_ms = claim->session->values[SNIB__REDIS_WATCHDOG].number;
+    if (r->layout->watched && claim->mode == SNIB_SHARED && claim->ttl_ms > watchdog_ms) {
+        char why[200];
+        snprintf(
+            why, sizeof why,
+            "a ttl of %lld ms is too long for a shared lock: the watchdogs of Redisson shorten "
+            "it to theirs, %lld ms by watchdog=",
+            (long long)claim->ttl_ms, (long long)watchdog_ms);
+        snib__attempts_fail(r, b, SNIB_EINVAL, 0, why);
+        return;
+    }
     snib__redis_line_leave(r, b);
     b->phase = SNIB__BID_ASKED;
     b->place = 0;

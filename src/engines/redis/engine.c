@@ -14,7 +14,8 @@
  *   claims.c  attempts.c  breaks.c                    attempt, renew, release; who broke it
  *   asks.c    debts.c      bid.c       watches.c
  *   steps.c                                           by a script, or without any
- *   layout.c      native*.c    plain*.c    scripts/   what is in the keys
+ *   layout.c      native*.c    plain*.c               what is in the keys
+ *   redisson*.c   rwlock.c     scripts/
  *   node.c                                            one server
  *   inbox.c       greeting.c   quarantine.c ...       its parts: see node.h
  *   connection.c  command.c    reply.c    errors.c    bytes
@@ -77,6 +78,9 @@ static const struct snib__param params[] = {
     [SNIB__REDIS_SCRIPTS] = {"scripts", SNIB__CHOICE, "auto", 0, 0, "auto|no",
                              "no: with layout=plain, by WATCH and MULTI; auto: only if scripts are "
                              "not allowed"},
+    [SNIB__REDIS_WATCHDOG] = {"watchdog", SNIB__DURATION, "30s", 100, DAY_MS, NULL,
+                              "layout=redisson-rw: the shortest lockWatchdogTimeout of those "
+                              "Redissons, and the longest ttl of a shared lock"},
     [SNIB__REDIS_PARAMS] = {.name = NULL},
 };
 

@@ -5,6 +5,7 @@
 #include "engines/redis/plain.h"
 #include "engines/redis/plan.h"
 #include "engines/redis/redisson.h"
+#include "engines/redis/rwlock.h"
 
 #include <stdio.h>
 
@@ -85,9 +86,8 @@ const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
             .counts = true,
             .lacks =
                 SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_TOKEN_SPAN,
-            .why = "layout=redisson is the RLock of Redisson, which has one holder; its read-write "
-                   "locks and "
-                   "semaphores cannot be shared",
+            .why = "layout=redisson is the RLock of Redisson, which has one holder; "
+                   "layout=redisson-rw has its read-write locks, its semaphores cannot be shared",
             .recheck_ms = 1000,
             .behind_ms = 1000,
             .strangers_ms = 1000,
@@ -113,6 +113,40 @@ const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
             .looks = 2,
             .inspect = snib__redisson_inspect,
             .show = snib__redisson_show,
+        },
+    [SNIB__LAYOUT_RWLOCK] =
+        {
+            .name = "redisson-rw",
+            .prefix = "",
+            .type = "a hash",
+            .counts = true,
+            .watched = true,
+            .lacks = SNIB_TRAIT_FAIR | SNIB_TRAIT_COUNTED | SNIB_TRAIT_TOKEN_SPAN,
+            .why = "layout=redisson-rw is the RReadWriteLock of Redisson, which does not count",
+            .recheck_ms = 1000,
+            .behind_ms = 1000,
+            .strangers_ms = 1000,
+            .commands = "+evalsha +eval +hmget +hset +hgetall +hkeys +hdel +exists +get +set +incr "
+                        "+del +pexpire +pttl +time +publish +unsubscribe",
+            .probes = snib__rwlock_probes,
+            .clean = {.words = {"DEL", "@"}},
+            .attempt = snib__rwlock_attempt,
+            .renew = snib__rwlock_renew,
+            .release = snib__rwlock_release,
+            .evict = snib__rwlock_evict,
+            .answer = snib__native_answer, /* the same words */
+            .grant = snib__native_grant,
+            .refuses = snib__redisson_refuses,
+            .key = snib__plain_key,
+            .root = snib__plain_root,
+            .channels = snib__rwlock_channels,
+            .frees = snib__plain_frees,
+            .reach = snib__rwlock_reach,
+            .pattern = snib__redisson_pattern,
+            .name_of = snib__redisson_name_of,
+            .looks = 1,
+            .inspect = snib__rwlock_inspect,
+            .show = snib__rwlock_show,
         },
 };
 

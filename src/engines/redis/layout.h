@@ -96,6 +96,7 @@ struct snib__layout {
     const char *prefix; /* unless the URL names one */
     const char *type;   /* of the key of a lock: "a string" */
     bool counts;        /* tokens are counted in a key, and begin anew if that is lost */
+    bool watched;       /* others shorten shared leases to their watchdog= */
     unsigned lacks;     /* of the engine's traits, */
     const char *why;    /* and why: "shared and counted locks ..."; "": lacks none */
     /* Those who wait ask again about this often: the first in line, and those behind them at most.
@@ -147,17 +148,20 @@ struct snib__layout {
 };
 
 /* The choices of layout=, in this order. */
-#define SNIB__LAYOUT_CHOICES "native|plain|redisson"
+#define SNIB__LAYOUT_CHOICES "native|plain|redisson|redisson-rw"
 #define SNIB__LAYOUT_VARIANTS                                                                      \
     "layout=plain: the key of redis-py, redsync, node-redlock and their like; exclusive locks "    \
     "only: "                                                                                       \
     "one string has room for one holder; not fair: others do not stand in line\n"                  \
-    "layout=redisson: RLock and RFencedLock of Redisson; exclusive locks only: readers of its "    \
-    "RReadWriteLock have leases in other keys, its semaphores have no owners; not fair"
+    "layout=redisson: RLock and RFencedLock of Redisson; exclusive locks only: an RLock has one "  \
+    "holder, its semaphores have no owners; not fair\n"                                            \
+    "layout=redisson-rw: RReadWriteLock of Redisson; exclusive and shared locks, the latter with " \
+    "a ttl of watchdog= at most; not fair, and readers do not wait for writers"
 enum snib__layout_row {
     SNIB__LAYOUT_NATIVE,
     SNIB__LAYOUT_PLAIN,
     SNIB__LAYOUT_REDISSON,
+    SNIB__LAYOUT_RWLOCK,
     SNIB__LAYOUTS
 };
 extern const struct snib__layout snib__layouts[SNIB__LAYOUTS];

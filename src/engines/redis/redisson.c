@@ -24,9 +24,9 @@
  * spin lock says nothing. Ours says "0", which wakes one waiter in each of their processes. Nothing
  * else is ever said there: they would fail at it.
  * - A key of another type (RSemaphore, RCountDownLatch, a plain lock) is another kind of lock, and
- * so is a hash with a mode (RReadWriteLock): readers have leases in keys of their own, and the
- * number of its fields counts. Ours has one more field, "snib", for people; an RLock does not count
- * its fields.
+ * so is a hash with a mode (RReadWriteLock, see rwlock.c): readers have leases in keys of their
+ * own, and the number of its fields counts. Ours has one more field, "snib", for people; an RLock
+ * does not count its fields.
  * - An RFairLock that is waited for is refused: we would overtake those who wait there, and not
  * wake them. One that nobody waits for looks like an RLock, and excludes and is excluded.
  * - The token is the counter of RFencedLock, drawn with every grant of ours and every one of
@@ -75,13 +75,11 @@ static void add_id(struct snib__command *c, const struct snib__wish *wish)
     snib__command_made(c, SNIB__PLAIN_ID);
 }
 
-/* The id as a UUID, and its last byte as the number of a thread. */
 static void add_field(struct snib__command *c, const struct snib__wish *wish)
 {
-    char id[SNIB__PLAIN_ID + 1];
-    snib__plain_id(id, wish->id);
-    snib__command_format(c, "%.8s-%.4s-%.4s-%.4s-%.12s:%d", id, id + 8, id + 12, id + 16, id + 20,
-                         wish->id[SNIB__ID_SIZE - 1]);
+    char field[SNIB__REDISSON_FIELD];
+    snib__redisson_field(field, wish->id);
+    snib__command_format(c, "%s", field);
 }
 
 static void add_channel(struct snib__command *c, const struct snib__wish *wish)

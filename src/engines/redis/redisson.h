@@ -19,7 +19,9 @@ int snib__redisson_show(const struct snib__reply *, const int64_t numbers[SNIB__
                         const char *name, const struct snib__server_clock *, snib__layout_show *,
                         void *arg);
 
-/* redisson_names.c: keys, channels and names */
+/* redisson_names.c: keys, fields, channels and names */
+#define SNIB__REDISSON_FIELD 48
+void snib__redisson_field(char out[SNIB__REDISSON_FIELD], const unsigned char id[SNIB__ID_SIZE]);
 extern const struct snib__probe snib__redisson_probes[];
 const char *snib__redisson_refuses(const char *prefix, const char *name);
 void snib__redisson_fence(char out[SNIB__KEY_MAX], const char *prefix, const char *name);

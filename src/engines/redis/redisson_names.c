@@ -7,6 +7,8 @@
  *   redisson_lock_token:{NAME}       the counter of RFencedLock
  *   redisson_lock_queue:{NAME}       who waits for an RFairLock
  *   redisson_lock__channel:{NAME}    who waits for an RLock listens here
+ *   redisson_rwlock:{NAME}           who waits for an RReadWriteLock
+ *   {NAME}:FIELD:rwlock_timeout:1    the lease of a reader of one; ours also of a writer
  *   {NAME}:snib-fence                ours; NAME:snib-fenced of one with a brace
  *
  * The rule looks for a brace, and a cluster for a hash tag: a name with the one and without the
@@ -15,6 +17,7 @@
  */
 #include "engines/redis/plain.h"
 #include "engines/redis/redisson.h"
+#include "engines/redis/rwlock.h"
 #include "engines/redis/tags.h"
 
 #include <stdio.h>
@@ -40,6 +43,34 @@ const struct snib__probe snib__redisson_probes[] = {
     {.words = {"CONFIG", "GET", "appendfsync"}, .optional = true},
     {.words = {NULL}},
 };
+
+const struct snib__probe snib__rwlock_probes[] = {
+    {.words = {"HSET", "@", "probe", "1"}},
+    {.words = {"HMGET", "@", "probe"}},
+    {.words = {"HGETALL", "@"}},
+    {.words = {"HKEYS", "@"}},
+    {.words = {"HDEL", "@", "other"}},
+    {.words = {"EXISTS", "@"}},
+    {.words = {"PTTL", "@"}},
+    {.words = {"PEXPIRE", "@", "1000"}},
+    {.words = {"DEL", "@"}},
+    {.words = {"TIME"}},
+    {.words = {"PUBLISH", "#", "probe"}},
+    {.words = {"SCAN", "0", "MATCH", "@", "COUNT", "1"}, .optional = true},
+    {.words = {"INFO", "server"}, .optional = true},
+    {.words = {"CONFIG", "GET", "save"}, .optional = true},
+    {.words = {"CONFIG", "GET", "appendfsync"}, .optional = true},
+    {.words = {NULL}},
+};
+
+/* The id as a UUID, and its last byte as the number of a thread. */
+void snib__redisson_field(char out[SNIB__REDISSON_FIELD], const unsigned char id[SNIB__ID_SIZE])
+{
+    char digits[SNIB__PLAIN_ID + 1];
+    snib__plain_id(digits, id);
+    snprintf(out, SNIB__REDISSON_FIELD, "%.8s-%.4s-%.4s-%.4s-%.12s:%d", digits, digits + 8,
+             digits + 12, digits + 16, digits + 20, id[SNIB__ID_SIZE - 1]);
+}
 
 const char *snib__redisson_refuses(const char *prefix, const char *name)
 {
@@ -92,7 +123,38 @@ size_t snib__redisson_channels(char out[SNIB__CHANNELS][SNIB__KEY_MAX], const ch
     return 2;
 }
 
+size_t snib__rwlock_channels(char out[SNIB__CHANNELS][SNIB__KEY_MAX], const char *prefix,
+                             const char *database, const char *name)
+{
+    size_t count = snib__redisson_channels(out, prefix, database, name);
+    behind(out[0], "redisson_rwlock", prefix, name);
+    return count;
+}
+
+/* {NAME}: or NAME: */
+void snib__rwlock_before(char out[SNIB__KEY_MAX], const char *prefix, const char *name)
+{
+    char key[SNIB__KEY_MAX];
+    snib__plain_key(key, prefix, name);
+    snprintf(out, SNIB__KEY_MAX, strchr(key, '{') ? "%.400s:" : "{%.400s}:", key);
+}
+
 /* Without a prefix the first is all keys, and a server refuses others behind that. */
+static void reach(char *out, size_t size, const char *const parts[], const char *prefix,
+                  const char *database)
+{
+    size_t used = 0;
+    for (size_t i = 0; parts[i] && used < size; i++) {
+        if (i == 0 || prefix[0] || parts[i][0] != '~') {
+            used += (size_t)snprintf(out + used, size - used, "%s%s* ", parts[i], prefix);
+        }
+    }
+    if (used < size) {
+        snprintf(out + used, size - used, "&%ssnib:* &__keyspace@%s__:%s*", prefix, database,
+                 prefix);
+    }
+}
+
 void snib__redisson_reach(char *out, size_t size, const char *prefix, const char *database)
 {
     static const char *const parts[] = {"~",
@@ -102,17 +164,17 @@ void snib__redisson_reach(char *out, size_t size, const char *prefix, const char
                                         "~redisson_lock_queue:{",
                                         "~redisson_lock_queue:",
                                         "&redisson_lock__channel:{",
-                                        "&redisson_lock__channel:"};
-    size_t used = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && used < size; i++) {
-        if (i == 0 || prefix[0] || parts[i][0] != '~') {
-            used += (size_t)snprintf(out + used, size - used, "%s%s* ", parts[i], prefix);
-        }
-    }
-    if (used < size) {
-        snprintf(out + used, size - used, "&%ssnib:* &__keyspace@%s__:%s*", prefix, database,
-                 prefix);
-    }
+                                        "&redisson_lock__channel:",
+                                        NULL};
+    reach(out, size, parts, prefix, database);
+}
+
+void snib__rwlock_reach(char *out, size_t size, const char *prefix, const char *database)
+{
+    static const char *const parts[] = {
+        "~", "~{", "~" COUNTER ":{", "~" COUNTER ":", "&redisson_rwlock:{", "&redisson_rwlock:",
+        NULL};
+    reach(out, size, parts, prefix, database);
 }
 
 /* Of the counters: only what was ever fenced, by us or by them, is listed. */

@@ -29,4 +29,11 @@ extern const struct snib__script snib__redisson_renew_script;
 extern const struct snib__script snib__redisson_release_script;
 extern const struct snib__script snib__redisson_evict_script;
 
+/* scripts/rwlock/ */
+extern const struct snib__script snib__rwlock_attempt_script;
+extern const struct snib__script snib__rwlock_renew_script;
+extern const struct snib__script snib__rwlock_release_script;
+extern const struct snib__script snib__rwlock_evict_script;
+extern const struct snib__script snib__rwlock_inspect_script;
+
 #endif

@@ -33,7 +33,7 @@ if not h[1] and call('EXISTS', key) == 0 then
     call('PEXPIRE', key, ttl)
     if broken ~= none then
         broken, breaker = none, ''
-        --@include keep.lua
+        --@include ../minute.lua
     end
     return struct.pack('<BI8I4I4I8', 72, token, ttl, 1, now)
 end

@@ -47,7 +47,7 @@ local id = note and string.gsub(string.sub(field, 1, 36), '-', '') ..
 if forced == 1 then
     call('DEL', key)
     broken, breaker = none, ''
-    --@include keep.lua
+    --@include ../minute.lua
     redis.pcall('PUBLISH', ARGV[4], '0')
 elseif not id then
     return struct.pack('<BBI4I8I4I8', 66, 0, 0, held, ttl, now) .. 'redisson '
@@ -56,7 +56,7 @@ elseif broken == id then
 else
     broken, breaker = id, string.sub(ARGV[2], 1, 180)
     call('PEXPIRE', key, ttl > 0 and ttl or 1) -- passes when the memory is full; after it, so does SET
-    --@include keep.lua
+    --@include ../minute.lua
 end
 redis.pcall('PUBLISH', ARGV[3], ARGV[2] .. ' ' .. key)
 if forced == 1 then

@@ -29,7 +29,7 @@ if held or ARGV[4] then
             broken, breaker = none, ''
         end
     end
-    --@include keep.lua
+    --@include ../minute.lua
 end
 if held then
     redis.pcall('PUBLISH', ARGV[2], '0') -- a word that is not allowed undoes nothing
