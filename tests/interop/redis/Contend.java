@@ -10,9 +10,13 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Redisson's locks, for run: see contend.c. KIND: lock, fenced; "brief" behind it makes leases of 2 s. */
+/**
+ * Redisson's locks, for run: see contend.c. KIND: lock, fenced, write, read, or rw, which is both; "brief" behind it
+ * makes leases of 2 s. And one more way: force PORT NAME KIND.
+ */
 public class Contend {
     private static RLock lock;
+    private static RLock reader;
     private static boolean brief;
 
     /** The token; 0: none. */
@@ -33,10 +37,45 @@ public class Contend {
         return now.getEpochSecond() * 1000000 + now.getNano() / 1000;
     }
 
+    private static void readTwice(Path path) throws Exception {
+        reader.lock();
+        String before = Files.readString(path);
+        Thread.sleep(0, 300000);
+        if (!Files.readString(path).equals(before)) {
+            System.out.println("torn");
+        }
+        reader.unlock();
+    }
+
+    private static void giveUnlessLost() {
+        try {
+            lock.unlock();
+        } catch (IllegalMonitorStateException lost) {
+            System.out.println("lost");
+        }
+    }
+
+    private static RLock choose(RedissonClient client, String name, String kind) {
+        if (kind.startsWith("fenced")) {
+            return client.getFencedLock(name);
+        }
+        if (kind.startsWith("rw")) {
+            reader = client.getReadWriteLock(name).readLock();
+        }
+        if (kind.startsWith("rw") || kind.startsWith("write")) {
+            return client.getReadWriteLock(name).writeLock();
+        }
+        return kind.startsWith("read") ? client.getReadWriteLock(name).readLock() : client.getLock(name);
+    }
+
     private static void contend(long seconds, Path path) throws Exception {
         long done = 0;
         long end = System.nanoTime() + seconds * 1000000000L;
-        while (System.nanoTime() < end) {
+        for (long turn = 1; System.nanoTime() < end; turn++) {
+            if (reader != null && turn % 3 == 0) {
+                readTwice(path);
+                continue;
+            }
             long token = take();
             String[] words = Files.readString(path).trim().split(" ");
             long last = Long.parseLong(words[1]);
@@ -59,7 +98,7 @@ public class Contend {
         config.setThreads(2).setNettyThreads(2);
         RedissonClient client = Redisson.create(config);
         brief = args[3].endsWith("brief");
-        lock = args[3].startsWith("fenced") ? client.getFencedLock(args[2]) : client.getLock(args[2]);
+        lock = choose(client, args[2], args[3]);
         switch (args[0]) {
         case "contend":
             contend(Long.parseLong(args[4]), Path.of(args[5]));
@@ -71,7 +110,11 @@ public class Contend {
                 Thread.sleep(2);
             }
             System.out.println(nowMicros());
-            lock.unlock();
+            giveUnlessLost();
+            break;
+        case "force":
+            lock.forceUnlock();
+            System.out.println(nowMicros());
             break;
         default:
             System.out.println("waiting");

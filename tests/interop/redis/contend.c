@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * snib's locks, for run. All programs here have the same three ways:
+ * snib's locks, for run. All programs here have the same ways:
  *
  *   contend PORT NAME KIND SECONDS FILE
  *       Adds 1 to the number in FILE, under the lock; then prints how often. Behind the number
- * stands the last token: one that does not grow is "torn". hold PORT NAME KIND FILE "held"; and
- * when FILE is there, the time when it is given back. wait PORT NAME KIND "waiting", then the time
- * when it is held.
+ *       stands the last token: one that does not grow is "torn". With read-write locks every third
+ *       turn reads only, twice, as a reader: what differs is "torn".
+ *   hold PORT NAME KIND FILE
+ *       "held"; and when FILE is there, the time when it is given back, and "lost" if it was not
+ *       held any more.
+ *   wait PORT NAME KIND
+ *       "waiting", then the time when it is held.
  *
- * Times are in microseconds of the wall clock. KIND: a layout; "brief" behind it makes leases of 2
- * seconds.
+ * Times are in microseconds of the wall clock. KIND: a layout; "-read" behind it makes readers,
+ * "brief" behind that leases of 2 seconds.
  */
 #include <snib.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,11 +44,13 @@ static void pause_us(long us)
     nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
 }
 
-static snib_lease *take(snib *client, const char *name)
+static snib_lease *take(snib *client, const char *name, bool reads)
 {
     snib_error error;
     snib_lease *lease = NULL;
-    must(snib_acquire(&lease, client, name, NULL, &error), error.message);
+    snib_options options = SNIB_OPTIONS;
+    options.mode = reads ? SNIB_SHARED : SNIB_EXCLUSIVE;
+    must(snib_acquire(&lease, client, name, &options, &error), error.message);
     return lease;
 }
 
@@ -53,30 +60,73 @@ static void give(snib_lease *lease)
     must(snib_release(&lease, &error), error.message);
 }
 
-static void contend(snib *client, const char *name, long seconds, const char *path)
+static long read_counter(const char *path, unsigned long long *last)
+{
+    long value = -1;
+    FILE *file = fopen(path, "r");
+    if (file == NULL || fscanf(file, "%ld %llu", &value, last) != 2) {
+        must(-1, "cannot read the counter");
+    }
+    fclose(file);
+    return value;
+}
+
+static void read_twice(const char *path)
+{
+    unsigned long long last;
+    long before = read_counter(path, &last);
+    pause_us(300);
+    if (read_counter(path, &last) != before) {
+        puts("torn");
+    }
+}
+
+static void add_one(const char *path, unsigned long long token)
+{
+    unsigned long long last = 0;
+    long value = read_counter(path, &last);
+    if (token <= last) {
+        puts("torn");
+    }
+    pause_us(100);
+    FILE *file = fopen(path, "w");
+    fprintf(file, "%ld %llu\n", value + 1, token);
+    fclose(file);
+}
+
+static void contend(snib *client, const char *name, bool mixed, long seconds, const char *path)
 {
     long done = 0;
     int64_t end = now_us() + seconds * 1000000;
-    while (now_us() < end) {
-        long value = -1;
-        unsigned long long last = 0;
-        snib_lease *lease = take(client, name);
-        FILE *file = fopen(path, "r");
-        if (file == NULL || fscanf(file, "%ld %llu", &value, &last) != 2) {
-            must(-1, "cannot read the counter");
+    for (long turn = 1; now_us() < end; turn++) {
+        bool reads = mixed && turn % 3 == 0;
+        snib_lease *lease = take(client, name, reads);
+        if (reads) {
+            read_twice(path);
+        } else {
+            add_one(path, snib_token(lease));
+            done++;
         }
-        fclose(file);
-        if (snib_token(lease) <= last) {
-            puts("torn");
-        }
-        pause_us(100);
-        file = fopen(path, "w");
-        fprintf(file, "%ld %llu\n", value + 1, (unsigned long long)snib_token(lease));
-        fclose(file);
-        done++;
         give(lease);
     }
     printf("%ld\n", done);
+}
+
+static void hold(snib *client, const char *name, bool reads, const char *path)
+{
+    snib_error error;
+    snib_lease *lease = take(client, name, reads);
+    puts("held");
+    while (access(path, F_OK) != 0) {
+        pause_us(2000);
+    }
+    printf("%lld\n", (long long)now_us());
+    int code = snib_release(&lease, &error);
+    if (code == SNIB_ELOST) {
+        puts("lost");
+    } else {
+        must(code, error.message);
+    }
 }
 
 int main(int argc, char *argv[])
@@ -92,23 +142,21 @@ int main(int argc, char *argv[])
     if (brief) {
         *brief = '\0';
     }
+    char *reads = strstr(kind, "-read");
+    if (reads) {
+        *reads = '\0';
+    }
     snprintf(url, sizeof url, "redis://127.0.0.1:%s?quarantine=no&layout=%s%s", argv[2], kind,
              brief ? "&ttl=2s" : "");
     setvbuf(stdout, NULL, _IOLBF, 0);
     must(snib_open(&client, url, &error), error.message);
     if (strcmp(argv[1], "contend") == 0) {
-        contend(client, argv[3], atol(argv[5]), argv[6]);
+        contend(client, argv[3], strstr(kind, "-rw") != NULL, atol(argv[5]), argv[6]);
     } else if (strcmp(argv[1], "hold") == 0) {
-        snib_lease *lease = take(client, argv[3]);
-        puts("held");
-        while (access(argv[5], F_OK) != 0) {
-            pause_us(2000);
-        }
-        printf("%lld\n", (long long)now_us());
-        give(lease);
+        hold(client, argv[3], reads != NULL, argv[5]);
     } else {
         puts("waiting");
-        snib_lease *lease = take(client, argv[3]);
+        snib_lease *lease = take(client, argv[3], reads != NULL);
         printf("%lld\n", (long long)now_us());
         give(lease);
     }
