@@ -168,6 +168,35 @@ static const char *said_of_tokens(const char *parameters)
     return text;
 }
 
+static long long keys_for_ever(void)
+{
+    long long count = 0;
+    redisReply *all = redisCommand(raw, "KEYS *");
+    CHECK(all != NULL && all->type == REDIS_REPLY_ARRAY);
+    for (size_t i = 0; i < all->elements; i++) {
+        count += raw_number(raw, "PTTL %s", all->element[i]->str) == -1;
+    }
+    freeReplyObject(all);
+    return count;
+}
+
+/* Its own lock is one that nobody will ever look at again. */
+TEST(an_examination_leaves_nothing_behind_for_ever)
+{
+    static const char *const urls[] = {"",
+                                       "layout=plain",
+                                       "layout=redisson",
+                                       "layout=redisson&prefix=a:",
+                                       "layout=redisson&prefix={a}:",
+                                       "layout=redisson-rw",
+                                       "layout=redisson-rw&prefix={a}:"};
+    begin();
+    for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
+        (void)said_of_tokens(urls[i]);
+        CHECK_INT(keys_for_ever(), ==, 0);
+    }
+}
+
 TEST(an_examination_tells_of_a_counter_that_a_restart_loses)
 {
     char warning[4];

@@ -63,9 +63,11 @@ static bool ask_probe(struct snib__redis *r, struct snib__examination *e,
     char key[SNIB__KEY_MAX];
     snib__command_begin(&command);
     for (size_t i = 0; i < sizeof p->words / sizeof p->words[0] && p->words[i]; i++) {
-        if (p->words[i][0] == '@') {
+        const char *at = strchr(p->words[i], '@');
+        if (at) {
             r->layout->key(key, r->settings.prefix, e->name);
-            snib__command_text(&command, key);
+            snib__command_format(&command, "%.*s%s%s", (int)(at - p->words[i]), p->words[i], key,
+                                 at + 1);
         } else {
             snib__command_text(&command, p->words[i][0] == '#' ? e->channel : p->words[i]);
         }

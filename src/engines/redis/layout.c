@@ -95,7 +95,7 @@ const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
                 "+evalsha +eval +hmget +hset +hgetall +hexists +exists +get +set +incr +del "
                 "+pexpire +pttl +time +publish +unsubscribe",
             .probes = snib__redisson_probes,
-            .clean = {.words = {"DEL", "@"}},
+            .clean = {.words = {"DEL", "@", "redisson_lock_token:{@}", "redisson_lock_token:@"}},
             .attempt = snib__redisson_attempt,
             .renew = snib__redisson_renew,
             .release = snib__redisson_release,
@@ -129,7 +129,7 @@ const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
             .commands = "+evalsha +eval +hmget +hset +hgetall +hkeys +hdel +exists +get +set +incr "
                         "+del +pexpire +pttl +time +publish +unsubscribe",
             .probes = snib__rwlock_probes,
-            .clean = {.words = {"DEL", "@"}},
+            .clean = {.words = {"DEL", "@", "redisson_lock_token:{@}", "redisson_lock_token:@"}},
             .attempt = snib__rwlock_attempt,
             .renew = snib__rwlock_renew,
             .release = snib__rwlock_release,

@@ -82,7 +82,8 @@ struct snib__layout_grant {
 
 typedef void snib__layout_show(void *arg, const snib_seen *);
 
-/* What `snib doctor` tries: a command. "@" stands for the key of the lock, "#" for a channel. */
+/* What `snib doctor` tries: a command. "@" stands for the key of the lock, also within a
+ * word, "#" for a channel. */
 struct snib__probe {
     const char *words[6]; /* none: the end */
     bool optional;        /* locks do without it */
