@@ -442,7 +442,7 @@ int snib_examine(snib *client, snib_finding_fn *each, void *arg, snib_error *err
 
 /*
  * What an administrator must allow so that this URL works, and nothing beyond it, as one line in
- * the service's own language (Redis: ACL SETUSER ...); a password stands in it as PASSWORD.
+ * the service's own language (ACL SETUSER ..., etcdctl role add ...); a password is PASSWORD there.
  * Contacts nobody. EINVAL when it does not fit; ENOTSUP where there is nothing to allow.
  */
 #define SNIB_RIGHTS_SIZE 4096

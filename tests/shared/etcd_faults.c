@@ -473,6 +473,17 @@ static int note_rights(const snib_finding *finding, void *arg)
 }
 
 /* 'bob:secret' may read and write below locks/ only. */
+static void enable_bob(struct server *etcd)
+{
+    etcd_post(etcd, "auth/user/add", "{\"name\":\"bob\",\"password\":\"secret\"}");
+    etcd_post(etcd, "auth/role/add", "{\"name\":\"locker\"}");
+    etcd_post(etcd, "auth/role/grant",
+              "{\"name\":\"locker\",\"perm\":{\"permType\":\"READWRITE\","
+              "\"key\":\"bG9ja3Mv\",\"range_end\":\"bG9ja3Mw\"}}"); /* "locks/" to "locks0" */
+    etcd_post(etcd, "auth/user/grant", "{\"user\":\"bob\",\"role\":\"locker\"}");
+    enable_users(etcd);
+}
+
 TEST(the_doctor_tells_what_a_user_may_do)
 {
     static const struct {
@@ -482,18 +493,12 @@ TEST(the_doctor_tells_what_a_user_may_do)
     } rows[] = {
         {"etcd://bob:secret@127.0.0.1:%d/locks?ttl=60s" PATIENT, SNIB_GOOD, ""},
         {"etcd://bob:secret@127.0.0.1:%d/other?ttl=60s" PATIENT, SNIB_BAD, "grant-permission"},
-        {"etcd://127.0.0.1:%d/locks?ttl=60s" PATIENT, SNIB_BAD, "user and"},
+        {"etcd://127.0.0.1:%d/locks?ttl=60s" PATIENT, SNIB_BAD, "USER:PASSWORD@"},
     };
     struct server etcd;
     char url[300];
     server_etcd(&etcd, NULL);
-    etcd_post(&etcd, "auth/user/add", "{\"name\":\"bob\",\"password\":\"secret\"}");
-    etcd_post(&etcd, "auth/role/add", "{\"name\":\"locker\"}");
-    etcd_post(&etcd, "auth/role/grant",
-              "{\"name\":\"locker\",\"perm\":{\"permType\":\"READWRITE\","
-              "\"key\":\"bG9ja3Mv\",\"range_end\":\"bG9ja3Mw\"}}"); /* "locks/" to "locks0" */
-    etcd_post(&etcd, "auth/user/grant", "{\"user\":\"bob\",\"role\":\"locker\"}");
-    enable_users(&etcd);
+    enable_bob(&etcd);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct verdict rights = {.verdict = -1};
         snprintf(url, sizeof url, rows[i].url, etcd.port); /* NOLINT: of the table above */
@@ -505,6 +510,93 @@ TEST(the_doctor_tells_what_a_user_may_do)
         } else {
             give(take(client, "name", NULL));
         }
+        snib_close(client);
+    }
+}
+
+static void must_be_denied(int port, const char *url, const char *const words[])
+{
+    char all[300];
+    snib_options at_once = SNIB_OPTIONS;
+    snib_lease *lease;
+    snib_error error;
+    at_once.wait_ms = 0;
+    snprintf(all, sizeof all, url, port); /* NOLINT: of the tables below */
+    snib *client = client_of(all);
+    CHECK_INT(snib_acquire(&lease, client, "name", &at_once, &error), ==, SNIB_EDENIED);
+    for (size_t i = 0; words[i]; i++) {
+        if (strstr(error.message, words[i]) == NULL) {
+            FAIL("'%s' is not in: %s", words[i], error.message);
+        }
+    }
+    CHECK(strstr(error.message, "secret") == NULL);
+    snib_close(client);
+}
+
+TEST(a_refusal_says_what_is_wrong_and_what_to_do)
+{
+    static const struct {
+        const char *url, *words[4];
+    } rows[] = {
+        {"etcd://bob:secret@127.0.0.1:%d/other?ttl=60s" PATIENT,
+         {"user bob may not read and write what begins with 'other/'",
+          "role grant-permission ROLE --prefix=true readwrite 'other/'"}},
+        {"etcd://bob:secret@127.0.0.1:%d?ttl=60s" PATIENT,
+         {"user bob may not read and write all keys", "readwrite ''"}},
+        {"etcd://bob:secret2@127.0.0.1:%d/locks?ttl=60s" PATIENT,
+         {"no user bob, or with another password", "passfile="}},
+        {"etcd://nobody:secret@127.0.0.1:%d/locks?ttl=60s" PATIENT, {"no user nobody"}},
+        {"etcd://127.0.0.1:%d/locks?ttl=60s" PATIENT, {"wants to know a user", "USER:PASSWORD@"}},
+    };
+    static const char *const without[] = {"authentication is not enabled",
+                                          "take user and password out of the URL", NULL};
+    struct server etcd;
+    server_etcd(&etcd, NULL);
+    must_be_denied(etcd.port, "etcd://bob:secret@127.0.0.1:%d?ttl=60s" PATIENT, without);
+    enable_bob(&etcd);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        must_be_denied(etcd.port, rows[i].url, rows[i].words);
+    }
+}
+
+/* A token is over after two seconds, and another is asked for. */
+TEST(a_token_that_expires_is_replaced)
+{
+    struct server etcd;
+    char token[700], url[300];
+    snib_error error;
+    snprintf(token, sizeof token, "--auth-token=jwt,priv-key=%s,sign-method=HS256,ttl=2s",
+             tls_file("good.crt")); /* whatever bytes */
+    server_etcd(&etcd, (const char *const[]){token, NULL});
+    enable_users(&etcd);
+    snprintf(url, sizeof url, "etcd://root:secret@127.0.0.1:%d?ttl=60s" PATIENT, etcd.port);
+    snib *client = client_of(url);
+    snib_lease *lease = take(client, "name", NULL);
+    check_sleep_ms(2500);
+    CHECK_OK(snib_verify(lease, &error), error.message);
+    give(lease);
+    snib_close(client);
+}
+
+TEST(the_rights_that_a_url_needs_are_one_line)
+{
+    static const struct {
+        const char *url, *line;
+    } rows[] = {
+        {"etcd://bob:secret@a,b/locks",
+         "etcdctl role add 'bob' && etcdctl role grant-permission 'bob' --prefix=true readwrite "
+         "'locks/' && etcdctl user add 'bob':PASSWORD && etcdctl user grant-role 'bob' 'bob'"},
+        {"etcd://a/it%27s",
+         "etcdctl role add 'snib' && etcdctl role grant-permission 'snib' --prefix=true readwrite "
+         "'it'\\''s/' && etcdctl user add 'snib':PASSWORD && etcdctl user grant-role 'snib' "
+         "'snib'"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char line[SNIB_RIGHTS_SIZE];
+        snib *client = client_of(rows[i].url);
+        CHECK_INT(snib_rights(client, line, sizeof line, NULL), ==, SNIB_OK);
+        CHECK_STR(line, rows[i].line);
+        CHECK_INT(snib_rights(client, line, 100, NULL), ==, SNIB_EINVAL);
         snib_close(client);
     }
 }

@@ -31,12 +31,12 @@ void __wrap_snib__answer(struct snib__claim *of, enum snib__verb verb,
     last = *result;
 }
 
-static void on_moved(void *owner)
+static void on_unreachable(void *owner)
 {
     (void)owner;
 }
 
-static const struct etcd_cluster_upcalls upcalls = {.moved = on_moved};
+static const struct etcd_cluster_upcalls upcalls = {.unreachable = on_unreachable};
 
 /* The oldest call of this method that waits; NULL: there is none. */
 static inline struct etcd_call *waiting(const char *method)

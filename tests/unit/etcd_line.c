@@ -8,12 +8,12 @@
 #include "engines/etcd/cluster.h"
 #include "engines/etcd/watch.h"
 
-static void on_moved(void *owner)
+static void on_unreachable(void *owner)
 {
     (void)owner;
 }
 
-static const struct etcd_cluster_upcalls upcalls = {.moved = on_moved};
+static const struct etcd_cluster_upcalls upcalls = {.unreachable = on_unreachable};
 
 /* In line behind two, whose deletions are seen from revision 10 on. */
 struct line {

@@ -15,6 +15,7 @@
 #include "engines/etcd/attempts.h"
 
 #include "engines/etcd/breaks.h"
+#include "engines/etcd/errors.h"
 #include "engines/etcd/leases.h"
 #include "engines/etcd/requests.h"
 #include "engines/etcd/watch.h"
@@ -31,51 +32,12 @@ static void answer(struct etcd_claim *b, const struct snib__result *result)
     snib__answer(b->claim, SNIB__ATTEMPT, result);
 }
 
-/* ---- Errors ----------------------------------------------------------------------------- */
-
-int etcd_error_code(const struct etcd_call *k)
-{
-    if (k->outcome == ETCD_UNSENT) {
-        return SNIB_EUNREACH;
-    }
-    if (k->outcome == ETCD_LOST) {
-        return SNIB_EUNKNOWN;
-    }
-    switch (k->status) {
-    case 7:  /* PermissionDenied */
-    case 16: /* Unauthenticated */
-        return SNIB_EDENIED;
-    case 3: /* InvalidArgument: also a missing user, and a wrong password */
-        return strstr(k->text, "auth") || strstr(k->text, "user") ? SNIB_EDENIED : SNIB_EPROTO;
-    case 8: /* ResourceExhausted: the space alarm, or too many requests */
-        return SNIB_EUNSAFE;
-    case 9: /* FailedPrecondition: "authentication is not enabled" */
-        return SNIB_EDENIED;
-    case 12: /* Unimplemented */
-        return SNIB_ENOTSUP;
-    default:
-        return SNIB_EPROTO;
-    }
-}
-
-const char *etcd_error_text(const struct etcd *e, const struct etcd_call *k, char out[400])
-{
-    if (k->outcome == ETCD_ANSWERED) {
-        snprintf(out, 400, "%.120s: %.200s%s", e->where,
-                 k->text[0] ? k->text : "an answer without a message",
-                 strstr(k->text, "database space exceeded")
-                     ? "; compact and defragment it, then `etcdctl alarm disarm`"
-                     : "");
-    } else {
-        snprintf(out, 400, "%s", e->cluster.why[0] ? e->cluster.why : "no answer in time");
-    }
-    return out;
-}
+/* ---- Failed ----------------------------------------------------------------------------- */
 
 /* The attempt is over; the core decides what comes next. */
 void etcd_attempt_fail(struct etcd *e, struct etcd_claim *b, const struct etcd_call *k)
 {
-    char text[400];
+    char text[ETCD_TEXT_MAX];
     struct snib__result result = {.status = SNIB__UNKNOWN,
                                   .code = etcd_error_code(k),
                                   .sys = k->outcome == ETCD_ANSWERED ? 0 : e->cluster.sys,
@@ -281,6 +243,19 @@ void etcd_attempt_place_lost(struct etcd *e, struct etcd_claim *b, const char *w
     snib__report(b->claim, SNIB_LOST, why);
 }
 
+/* Nobody says who is ahead. Its place is kept for as long as its lease is; who waits hears of it,
+ * and of the end of it by being told its place again. */
+static void tell_outage(const struct etcd *e, struct etcd_claim *b, const struct etcd_call *k)
+{
+    char text[ETCD_TEXT_MAX], why[ETCD_TEXT_MAX + 20];
+    snprintf(why, sizeof why, "%s; trying again", etcd_error_text(e, k, text));
+    struct snib__result queued = {.status = SNIB__QUEUED,
+                                  .code = k->outcome == ETCD_ANSWERED ? etcd_error_code(k)
+                                                                      : SNIB_EUNREACH,
+                                  .reason = why};
+    answer(b, &queued);
+}
+
 /* ---- Replies ---------------------------------------------------------------------------- */
 
 static const Pb__RangeResponse *range_at(const Pb__TxnResponse *txn, size_t i)
@@ -324,6 +299,8 @@ static void on_list(struct etcd_call *k)
         b->due_ns = snib__now().boot_ns + snib__jitter(REPEAT_MS * SNIB__MS);
         if (b->phase == ETCD_ASKED) {
             etcd_attempt_fail(e, b, k);
+        } else {
+            tell_outage(e, b, k);
         }
         return;
     }
@@ -550,6 +527,16 @@ void etcd_attempt_ask(struct etcd *e, struct etcd_claim *b)
 }
 
 /* ---- In line ---------------------------------------------------------------------------- */
+
+void etcd_attempts_unreachable(struct etcd *e)
+{
+    for (struct snib__entry *entry = NULL; (entry = snib__table_next(&e->names, entry)) != NULL;) {
+        struct etcd_name *n = SNIB__OF(entry, struct etcd_name, entry);
+        for (struct snib__list *l = n->claims.after; l != &n->claims; l = l->after) {
+            SNIB__OF(l, struct etcd_claim, in_name)->due_ns = 0; /* of others it says nothing */
+        }
+    }
+}
 
 int64_t etcd_attempts_keep_time(struct etcd *e, int64_t now)
 {

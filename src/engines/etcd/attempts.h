@@ -20,11 +20,10 @@ void etcd_attempt_place_lost(struct etcd *, struct etcd_claim *, const char *why
 /* No answer, or a bad one, to the grant of a lease or to an attempt. */
 void etcd_attempt_fail(struct etcd *, struct etcd_claim *, const struct etcd_call *);
 
+/* Nobody can be reached: those in line look at once, and hear it. */
+void etcd_attempts_unreachable(struct etcd *);
+
 /* Those in line that are due: keep alive, and look. When to come back. */
 int64_t etcd_attempts_keep_time(struct etcd *, int64_t now_ns);
-
-/* What the error of a call means: enum snib_code; and a sentence about it, with who said it. */
-int etcd_error_code(const struct etcd_call *);
-const char *etcd_error_text(const struct etcd *, const struct etcd_call *, char out[400]);
 
 #endif

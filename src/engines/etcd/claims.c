@@ -14,6 +14,7 @@
 
 #include "engines/etcd/attempts.h"
 #include "engines/etcd/breaks.h"
+#include "engines/etcd/errors.h"
 #include "engines/etcd/leases.h"
 #include "engines/etcd/requests.h"
 #include "engines/etcd/watch.h"
@@ -148,7 +149,7 @@ static void prove(struct etcd *e, struct etcd_claim *b, const Pb__ResponseOp *re
 static void on_proof(struct etcd_call *k)
 {
     struct etcd *e = k->owner;
-    char text[400];
+    char text[ETCD_TEXT_MAX];
     const Pb__TxnResponse *txn = (const Pb__TxnResponse *)k->reply;
     bool good = k->outcome == ETCD_ANSWERED && k->status == 0 && txn && txn->header;
     if (good) {
@@ -224,7 +225,7 @@ static void on_swap(struct etcd_call *k)
     struct etcd *e = k->owner;
     struct etcd_lease *l = etcd_lease_find(e, k->number);
     struct etcd_claim *b = l ? l->claim : NULL;
-    char text[400];
+    char text[ETCD_TEXT_MAX];
     const Pb__TxnResponse *txn = (const Pb__TxnResponse *)k->reply;
     if (l && (k->repeated || k->outcome == ETCD_LOST)) {
         l->unclean = true;
@@ -343,7 +344,7 @@ static void end_release(struct etcd *e, struct etcd_claim *b, enum snib__status 
 
 static void on_revoked(struct etcd *e, struct etcd_claim *b, const struct etcd_call *k)
 {
-    char text[400];
+    char text[ETCD_TEXT_MAX];
     if (b->phase != ETCD_RELEASING) {
         return;
     }
@@ -382,7 +383,7 @@ static void on_deleted(struct etcd_call *k)
     struct etcd_claim *b = l ? l->claim : NULL;
     const Pb__Header *header = NULL;
     bool good = k->outcome == ETCD_ANSWERED && k->status == 0 && k->reply;
-    char text[400];
+    char text[ETCD_TEXT_MAX];
     if (!b || b->phase != ETCD_RELEASING) {
         return;
     }
@@ -414,7 +415,7 @@ static void on_removed(struct etcd_call *k)
 {
     struct etcd *e = k->owner;
     struct etcd_claim *b = k->subject;
-    char text[400];
+    char text[ETCD_TEXT_MAX];
     const Pb__TxnResponse *txn = (const Pb__TxnResponse *)k->reply;
     if (k->outcome != ETCD_ANSWERED || k->status != 0 || !txn) {
         end_release(e, b, SNIB__UNKNOWN, etcd_error_text(e, k, text));
@@ -429,7 +430,7 @@ static void on_adopted(struct etcd_call *k)
 {
     struct etcd *e = k->owner;
     struct etcd_claim *b = k->subject;
-    char text[400];
+    char text[ETCD_TEXT_MAX];
     const Pb__RangeResponse *range = (const Pb__RangeResponse *)k->reply;
     if (k->outcome != ETCD_ANSWERED || k->status != 0 || !range) {
         end_release(e, b, SNIB__UNKNOWN, etcd_error_text(e, k, text));
@@ -524,7 +525,7 @@ static void on_granted(struct etcd *e, struct etcd_claim *b)
 
 static void on_no_lease(struct etcd *e, struct etcd_claim *b, const struct etcd_call *k)
 {
-    char text[400];
+    char text[ETCD_TEXT_MAX];
     if (b->next && b->next->id == k->number) {
         b->next = NULL;
         if (b->renewing) {

@@ -16,7 +16,6 @@
 #include "base/random.h"
 #include <rpc.pb-c.h>
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +47,64 @@ static struct etcd_connection *current(struct etcd_cluster *c)
 struct etcd_connection *etcd_cluster_joined(struct etcd_cluster *c)
 {
     return current(c)->state == ETCD_JOINED ? current(c) : NULL;
+}
+
+/* ---- Why there is no answer -------------------------------------------------------------- */
+
+static void blame(struct etcd_cluster *c, struct etcd_connection *link, int sys, const char *why)
+{
+    snprintf(link->why, sizeof link->why, "%.159s", why);
+    c->sys = sys;
+    c->troubled = true;
+}
+
+/* There is an answer: what was before is of no interest any more. */
+static void forgive(struct etcd_cluster *c)
+{
+    c->failures = 0;
+    for (size_t i = 0; c->troubled && i < c->count; i++) {
+        c->members[i].why[0] = '\0';
+    }
+    c->troubled = false;
+}
+
+/* The time of a call is over. */
+static void blame_silence(struct etcd_cluster *c, const struct etcd_call *k)
+{
+    struct etcd_connection *link = k->connection ? k->connection : current(c);
+    if (link->state == ETCD_APART || (!k->connection && link->why[0])) {
+        return; /* it is known why it waits */
+    }
+    blame(c, link, 0, link->state == ETCD_JOINED ? "no answer in time" : "no connection in time");
+}
+
+/* The first member from `from` on, before `to`, of which that is said. */
+static size_t blamed(const struct etcd_cluster *c, size_t from, size_t to, const char *why)
+{
+    while (from < to && strcmp(c->members[from].why, why) != 0) {
+        from++;
+    }
+    return from;
+}
+
+void etcd_cluster_explain(const struct etcd_cluster *c, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < c->count; i++) {
+        const char *why = c->members[i].why, *before = used > 0 ? "; " : "";
+        if (!why[0] || blamed(c, 0, i, why) < i) {
+            continue;
+        }
+        for (size_t m = i; m < c->count && used < size; m = blamed(c, m + 1, c->count, why)) {
+            used += (size_t)snprintf(out + used, size - used, "%s%.60s:%d", before,
+                                     c->members[m].host, c->members[m].port);
+            before = ", ";
+        }
+        if (used < size) {
+            used += (size_t)snprintf(out + used, size - used, ": %s", why);
+        }
+    }
 }
 
 /* ---- The end of a call ------------------------------------------------------------------ */
@@ -118,7 +175,7 @@ static void on_lost(struct etcd_connection *link)
     struct etcd_cluster *c = link->owner;
     bool worked = c->greeted && link == current(c);
     c->sys = link->sys;
-    snprintf(c->why, sizeof c->why, "%.60s:%d: %.150s", link->host, link->port, link->why);
+    c->troubled = c->lost = true;
     if (link == current(c)) {
         c->greeted = false;
         c->at = (c->at + 1) % c->count;
@@ -133,9 +190,11 @@ static void on_lost(struct etcd_connection *link)
         }
     }
     recover(c, link);
-    c->upcalls->moved(c->owner);
     if (c->failures >= c->count) {
         fail_unsent(c);
+    }
+    if (c->failures == c->count) {
+        c->upcalls->unreachable(c->owner);
     }
 }
 
@@ -174,7 +233,8 @@ static bool wants_token(const struct etcd_cluster *c, const struct etcd_call *k)
     return c->user && k->tries < 3 &&
            (k->status == STATUS_UNAUTHENTICATED ||
             (k->status == STATUS_INVALID &&
-             (says(k, "auth: revision") || says(k, "user name is empty"))));
+             (says(k, "auth: revision") || says(k, "revision of auth store") ||
+              says(k, "user name is empty"))));
 }
 
 static void on_ended(struct etcd_connection *link, struct etcd_call *k)
@@ -200,14 +260,13 @@ static void on_ended(struct etcd_connection *link, struct etcd_call *k)
         end(k, ETCD_ANSWERED);
     } else if (k->status < 0 || k->status == STATUS_UNAVAILABLE) {
         k->repeated = k->repeated || !says(k, "no leader");
-        snprintf(c->why, sizeof c->why, "%.60s:%d: %.150s", link->host, link->port,
-                 k->text[0] ? k->text : "the call was cut off");
+        blame(c, link, 0, k->text[0] ? k->text : "the call was cut off");
         put_back(c, k, AGAIN_MS);
         if (c->count > 1 && link == current(c)) {
             etcd_connection_lose(link, 0, k->text[0] ? k->text : "the call was cut off");
         }
     } else {
-        c->failures = 0;
+        forgive(c);
         end(k, ETCD_ANSWERED);
     }
 }
@@ -319,6 +378,7 @@ static int64_t expire(struct etcd_cluster *c, struct snib__list *calls, int64_t 
             continue;
         }
         if (now >= k->due_ns) {
+            blame_silence(c, k);
             if (k->connection) {
                 etcd_connection_forget(k->connection, k);
             }
@@ -355,6 +415,7 @@ int64_t etcd_cluster_keep_time(struct etcd_cluster *c, int64_t now)
     struct etcd_connection *link = current(c);
     int64_t next = SNIB__NEVER;
     int64_t sent = oldest(link);
+    c->lost = false;
     if (sent == SNIB__NEVER && c->authenticating) {
         sent = c->authenticating->sent.boot_ns;
     }
@@ -366,7 +427,7 @@ int64_t etcd_cluster_keep_time(struct etcd_cluster *c, int64_t now)
         int64_t limit_ms = c->count > 1 ? c->stall_ms : c->timeout_ms;
         int64_t until = snib__later(link->since_ns, limit_ms * SNIB__MS);
         if (now >= until) {
-            etcd_connection_lose(link, ETIMEDOUT, "no connection in time");
+            etcd_connection_lose(link, 0, "no connection in time");
         } else {
             next = least(next, until);
         }
@@ -374,7 +435,7 @@ int64_t etcd_cluster_keep_time(struct etcd_cluster *c, int64_t now)
         int64_t limit_ms = c->count > 1 ? c->stall_ms : c->timeout_ms;
         int64_t until = snib__later(sent, limit_ms * SNIB__MS);
         if (now >= until) {
-            etcd_connection_lose(link, ETIMEDOUT, "no answer in time");
+            etcd_connection_lose(link, 0, "no answer in time");
         } else {
             next = least(next, until);
         }
@@ -385,7 +446,7 @@ int64_t etcd_cluster_keep_time(struct etcd_cluster *c, int64_t now)
         next = least(next, c->dial_ns ? c->dial_ns : now);
     }
     etcd_cluster_flush(c);
-    return next;
+    return c->lost ? now : next;
 }
 
 size_t etcd_cluster_poll(const struct etcd_cluster *c, struct pollfd *out, size_t most)

@@ -10,7 +10,7 @@
 #include "engines/etcd/connection.h"
 
 struct etcd_cluster_upcalls {
-    void (*moved)(void *owner); /* calls go to another connection now: lasting ones were ended */
+    void (*unreachable)(void *owner); /* every member has been tried in vain, for the first time */
 };
 
 struct etcd_cluster {
@@ -30,8 +30,9 @@ struct etcd_cluster {
     const char *user, *password; /* NULL: none */
     char *token;
     struct etcd_call *authenticating;
-    int sys;
-    char why[240]; /* of the last failure, with who it was */
+    int sys;       /* of the last failure; each member knows why it was */
+    bool troubled; /* one of them does */
+    bool lost;     /* a connection, since time was last kept: others have something to do */
 };
 
 void etcd_cluster_init(struct etcd_cluster *, const struct etcd_cluster_upcalls *, void *owner);
@@ -49,6 +50,9 @@ int64_t etcd_cluster_keep_time(struct etcd_cluster *, int64_t now_ns); /* when t
 size_t etcd_cluster_poll(const struct etcd_cluster *, struct pollfd *out, size_t most);
 void etcd_cluster_step(struct etcd_cluster *);
 void etcd_cluster_close(struct etcd_cluster *);
+
+/* Who did not answer, and why: "a:2379, b:2379: no answer in time; c:2379: ...". "": nobody. */
+void etcd_cluster_explain(const struct etcd_cluster *, char *out, size_t size);
 
 /* The connection that is in use; NULL: there is none at the moment. */
 struct etcd_connection *etcd_cluster_joined(struct etcd_cluster *);

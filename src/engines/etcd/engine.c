@@ -12,6 +12,7 @@
  *   claims.c   attempts.c                      attempt, renew, release
  *   breaks.c   watch.c    leases.c             who is asked to go; who went; how long we may stay
  *   requests.c keys.c   rpc.proto              what is asked, and of which keys
+ *   errors.c   rights.c                        what a refusal means; what we must be allowed to do
  *   cluster.c  connection.c                    members in turn; gRPC over HTTP/2
  *
  * Safety
@@ -47,6 +48,7 @@
 #include "engines/etcd/examine.h"
 #include "engines/etcd/leases.h"
 #include "engines/etcd/queries.h"
+#include "engines/etcd/rights.h"
 #include "engines/etcd/settings.h"
 #include "engines/etcd/watch.h"
 
@@ -78,12 +80,12 @@ static const struct snib__param params[] = {
 
 /* ---- Open and close --------------------------------------------------------------------- */
 
-static void on_moved(void *owner)
+static void on_unreachable(void *owner)
 {
-    etcd_watch_moved(owner);
+    etcd_attempts_unreachable(owner);
 }
 
-static const struct etcd_cluster_upcalls cluster_upcalls = {.moved = on_moved};
+static const struct etcd_cluster_upcalls cluster_upcalls = {.unreachable = on_unreachable};
 
 static int open_session(struct snib__session *session, snib_error *err)
 {
@@ -107,8 +109,8 @@ static void say_farewell(struct etcd *e)
 {
     int64_t until = snib__now().boot_ns + FAREWELL_MS * SNIB__MS;
     struct pollfd fd;
-    if (!etcd_cluster_joined(&e->cluster)) {
-        return;
+    if (!e->proof.boot_ns || !etcd_cluster_joined(&e->cluster)) {
+        return; /* nobody listens */
     }
     etcd_leases_farewell(e);
     etcd_cluster_flush(&e->cluster);
@@ -203,4 +205,5 @@ const struct snib__engine snib_engine_module = {
     .inspect = etcd_queries_inspect,
     .evict = etcd_queries_evict,
     .examine = etcd_examine,
+    .rights = etcd_rights,
 };

@@ -8,7 +8,7 @@
  */
 #include "engines/etcd/examine.h"
 
-#include "engines/etcd/attempts.h"
+#include "engines/etcd/errors.h"
 #include "engines/etcd/requests.h"
 
 #include <inttypes.h>
@@ -57,9 +57,9 @@ static void ask(struct etcd *e, struct etcd_examination *x, struct etcd_call *k,
 static void on_revoked(struct etcd_call *k)
 {
     struct etcd *e = k->owner;
-    char text[400];
+    char text[ETCD_TEXT_MAX];
     if (!good(k)) {
-        found(k->subject, SNIB_WARNING, "rights", etcd_error_text(e, k, text),
+        found(k->subject, SNIB_WARNING, "rights", etcd_error_fact(e, k, text),
               "allow this user to revoke leases");
     }
     done(k->subject);
@@ -70,9 +70,9 @@ static void on_lease(struct etcd_call *k)
     struct etcd *e = k->owner;
     struct etcd_examination *x = k->subject;
     const Pb__LeaseGrantResponse *reply = (const Pb__LeaseGrantResponse *)k->reply;
-    char text[400];
+    char text[ETCD_TEXT_MAX];
     if (!good(k)) {
-        found(x, SNIB_BAD, "lease", etcd_error_text(e, k, text),
+        found(x, SNIB_BAD, "lease", etcd_error_fact(e, k, text),
               "without a lease there is no lock: mend that first");
     } else {
         int64_t asked_s = (e->session->ttl_ms + 999) / 1000;
@@ -91,7 +91,7 @@ static void on_rights(struct etcd_call *k)
 {
     struct etcd *e = k->owner;
     struct etcd_examination *x = k->subject;
-    char text[400], remedy[300];
+    char text[ETCD_TEXT_MAX], remedy[ETCD_TEXT_MAX];
     if (good(k)) {
         snprintf(
             text, sizeof text, "%s%.60s may read and write %s%s%s",
@@ -99,12 +99,9 @@ static void on_rights(struct etcd_call *k)
             e->prefix[0] ? "what begins with '" : "everything", e->prefix, e->prefix[0] ? "'" : "");
         found(x, SNIB_GOOD, "rights", text, NULL);
     } else {
-        snprintf(remedy, sizeof remedy,
-                 "user and password, and for the role: etcdctl role grant-permission ROLE "
-                 "--prefix=true readwrite '%s'",
-                 e->prefix);
-        found(x, SNIB_BAD, "rights", etcd_error_text(e, k, text),
-              etcd_error_code(k) == SNIB_EDENIED ? remedy : NULL);
+        etcd_error_fact(e, k, text);
+        etcd_error_remedy(e, k, remedy);
+        found(x, SNIB_BAD, "rights", text, remedy[0] ? remedy : NULL);
     }
     done(x);
 }
@@ -123,10 +120,12 @@ static void on_alarms(struct etcd_call *k)
     struct etcd *e = k->owner;
     struct etcd_examination *x = k->subject;
     const Pb__AlarmResponse *reply = (const Pb__AlarmResponse *)k->reply;
-    char text[400];
-    if (!good(k)) {
-        found(x, SNIB_WARNING, "alarm", etcd_error_text(e, k, text),
+    char text[ETCD_TEXT_MAX];
+    if (k->outcome == ETCD_ANSWERED && k->status == STATUS_DENIED) {
+        found(x, SNIB_WARNING, "alarm", "this user is not told",
               "not seen: only root may ask for alarms");
+    } else if (!good(k)) {
+        found(x, SNIB_WARNING, "alarm", etcd_error_fact(e, k, text), NULL);
     } else if (reply->n_alarms == 0) {
         found(x, SNIB_GOOD, "alarm", "no alarm", NULL);
     } else {
@@ -144,9 +143,9 @@ static void on_members(struct etcd_call *k)
     struct etcd *e = k->owner;
     struct etcd_examination *x = k->subject;
     const Pb__MemberListResponse *reply = (const Pb__MemberListResponse *)k->reply;
-    char text[400];
+    char text[ETCD_TEXT_MAX];
     if (!good(k)) {
-        found(x, SNIB_WARNING, "members", etcd_error_text(e, k, text), NULL);
+        found(x, SNIB_WARNING, "members", etcd_error_fact(e, k, text), NULL);
     } else {
         snprintf(text, sizeof text, "%zu in the cluster, %zu in the URL", reply->n_members,
                  e->cluster.count);
@@ -237,12 +236,12 @@ static void on_status(struct etcd_call *k)
     struct etcd *e = k->owner;
     struct etcd_examination *x = k->subject;
     bool unseen = k->outcome == ETCD_ANSWERED && k->status == STATUS_DENIED; /* 3.6 asks for root */
-    char text[400];
+    char text[ETCD_TEXT_MAX], remedy[ETCD_TEXT_MAX];
     if (good(k) || unseen) {
         judge_reach(x, e, k);
         judge_way(x, e);
         if (unseen) {
-            found(x, SNIB_WARNING, "version", etcd_error_text(e, k, text),
+            found(x, SNIB_WARNING, "version", "this user is not told",
                   "not seen: only root may ask for the status of a member");
         } else {
             judge(x, e, (const Pb__StatusResponse *)k->reply);
@@ -250,9 +249,10 @@ static void on_status(struct etcd_call *k)
         ask_the_rest(e, x);
     } else {
         bool denied = etcd_error_code(k) == SNIB_EDENIED;
-        found(x, SNIB_BAD, denied ? "rights" : "reach", etcd_error_text(e, k, text),
-              denied ? "mend user and password; none if the cluster has no authentication"
-                     : "start the cluster, or mend the URL");
+        etcd_error_fact(e, k, text);
+        etcd_error_remedy(e, k, remedy);
+        found(x, SNIB_BAD, denied ? "rights" : "reach", text,
+              denied ? remedy : "start the cluster, or mend the URL");
     }
     done(x);
 }

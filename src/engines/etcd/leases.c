@@ -129,7 +129,9 @@ static void on_grant(struct etcd_call *k)
     } else if (!there) {
         l->claim = NULL;
         etcd_lease_doom(e, l);
-        etcd_lease_orphan(e, l);
+        if (e->proof.boot_ns) { /* else nobody has ever answered: no reason to wait for that */
+            etcd_lease_orphan(e, l);
+        }
         if (b) {
             etcd_lease_upcalls.refused(e, b, k);
         }

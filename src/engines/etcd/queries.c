@@ -12,7 +12,7 @@
  */
 #include "engines/etcd/queries.h"
 
-#include "engines/etcd/attempts.h"
+#include "engines/etcd/errors.h"
 #include "engines/etcd/requests.h"
 
 #include <stdio.h>
@@ -39,7 +39,7 @@ static void finish(struct etcd_query *q, int code, int sys, const char *why)
 
 static void fail(struct etcd *e, struct etcd_query *q, const struct etcd_call *k)
 {
-    char text[400];
+    char text[ETCD_TEXT_MAX];
     finish(q, etcd_error_code(k), k->outcome == ETCD_ANSWERED ? 0 : e->cluster.sys,
            etcd_error_text(e, k, text));
 }

@@ -257,11 +257,6 @@ bool etcd_watch_covers(const struct etcd_name *n, int64_t revision)
     return n->gone_count <= RING || n->gone[n->gone_count % RING].at <= revision;
 }
 
-void etcd_watch_moved(struct etcd *e)
-{
-    (void)e; /* the stream was ended with its connection: on_end has told everybody */
-}
-
 int64_t etcd_watch_keep_time(struct etcd *e, int64_t now)
 {
     int64_t next = SNIB__NEVER;

@@ -30,7 +30,6 @@ bool etcd_watch_covers(const struct etcd_name *, int64_t revision);
 int64_t etcd_watch_key(struct etcd *, const char *key);
 void etcd_watch_key_end(struct etcd *, int64_t id);
 
-void etcd_watch_moved(struct etcd *); /* another connection: all of them begin anew */
 int64_t etcd_watch_keep_time(struct etcd *, int64_t now_ns);
 void etcd_watch_close(struct etcd *);
 
