@@ -578,6 +578,27 @@ TEST(a_token_that_expires_is_replaced)
     snib_close(client);
 }
 
+/* Such tokens are of one state of the users, and refused in the next one. */
+TEST(a_change_of_users_costs_no_lock)
+{
+    struct server etcd;
+    char kind[700], token[1024], url[300];
+    snib_error error;
+    snprintf(kind, sizeof kind, "--auth-token=jwt,priv-key=%s,sign-method=HS256,ttl=600s",
+             tls_file("good.crt"));
+    server_etcd(&etcd, (const char *const[]){kind, NULL});
+    enable_users(&etcd);
+    snprintf(url, sizeof url, "etcd://root:secret@127.0.0.1:%d?ttl=60s" PATIENT, etcd.port);
+    snib *client = client_of(url);
+    snib_lease *lease = take(client, "name", NULL);
+    etcd_token(&etcd, "root", "secret", token);
+    const char *answer = etcd_post_as(&etcd, token, "auth/role/add", "{\"name\":\"new\"}");
+    CHECK(strstr(answer, "header") != NULL);
+    CHECK_OK(snib_verify(lease, &error), error.message);
+    give(lease);
+    snib_close(client);
+}
+
 TEST(the_rights_that_a_url_needs_are_one_line)
 {
     static const struct {

@@ -15,10 +15,11 @@
 
 enum { ANSWER = 1 << 20 };
 
-const char *etcd_post(const struct server *server, const char *path, const char *body)
+const char *etcd_post_as(const struct server *server, const char *token, const char *path,
+                         const char *body)
 {
     static char answer[ANSWER];
-    char request[2048];
+    char request[4096];
     size_t used = 0;
     int descriptor = port_connect(server->port);
     if (descriptor < 0) {
@@ -26,8 +27,9 @@ const char *etcd_post(const struct server *server, const char *path, const char 
     }
     int size = snprintf(request, sizeof request,
                         "POST /v3/%s HTTP/1.0\r\nContent-Type: application/json\r\n"
-                        "Content-Length: %zu\r\n\r\n%s",
-                        path, strlen(body), body);
+                        "%s%s%sContent-Length: %zu\r\n\r\n%s",
+                        path, token ? "Authorization: " : "", token ? token : "",
+                        token ? "\r\n" : "", strlen(body), body);
     CHECK(size > 0 && (size_t)size < sizeof request);
     CHECK(send(descriptor, request, (size_t)size, MSG_NOSIGNAL) == size);
     struct pollfd readable = {.fd = descriptor, .events = POLLIN};
@@ -39,6 +41,22 @@ const char *etcd_post(const struct server *server, const char *path, const char 
     answer[used] = '\0';
     close(descriptor);
     return answer;
+}
+
+const char *etcd_post(const struct server *server, const char *path, const char *body)
+{
+    return etcd_post_as(server, NULL, path, body);
+}
+
+void etcd_token(const struct server *server, const char *user, const char *password, char out[1024])
+{
+    char body[300];
+    snprintf(body, sizeof body, "{\"name\":\"%s\",\"password\":\"%s\"}", user, password);
+    const char *answer = etcd_post(server, "auth/authenticate", body);
+    const char *token = strstr(answer, "\"token\":\"");
+    if (token == NULL || sscanf(token, "\"token\":\"%1023[^\"]", out) != 1) {
+        FAIL("no token for %s: %s", user, answer);
+    }
 }
 
 static const char *base64(const char *text)

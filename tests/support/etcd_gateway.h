@@ -9,6 +9,12 @@
 /* POSTs a body to /v3/PATH; answers what came back, valid until the next call. */
 const char *etcd_post(const struct server *server, const char *path, const char *body);
 
+/* The same by somebody who has this token, which a user gets for a password. */
+const char *etcd_post_as(const struct server *server, const char *token, const char *path,
+                         const char *body);
+void etcd_token(const struct server *server, const char *user, const char *password,
+                char out[1024]);
+
 /* How many keys begin with this; puts one, under a lease if that is not 0; deletes all that begin
  * so; the lease of the oldest of them, 0 if there is none. */
 int etcd_keys(const struct server *server, const char *prefix);
