@@ -559,6 +559,23 @@ TEST(a_refusal_says_what_is_wrong_and_what_to_do)
     }
 }
 
+/* A key can be put under a lease only by who may write all keys that are below it. */
+TEST(users_of_different_prefixes_do_not_meet)
+{
+    static const char *const urls[] = {"etcd://root:secret@127.0.0.1:%d/ours?ttl=60s" PATIENT,
+                                       "etcd://bob:secret@127.0.0.1:%d/locks?ttl=60s" PATIENT};
+    struct server etcd;
+    char url[300];
+    server_etcd(&etcd, NULL);
+    enable_bob(&etcd);
+    for (int i = 0; i < 4; i++) {
+        snprintf(url, sizeof url, urls[i % 2], etcd.port); /* NOLINT: of the table above */
+        snib *client = client_of(url);
+        give(take(client, "name", NULL));
+        snib_close(client);
+    }
+}
+
 /* A token is over after two seconds, and another is asked for. */
 TEST(a_token_that_expires_is_replaced)
 {

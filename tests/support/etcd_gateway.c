@@ -159,7 +159,7 @@ int etcd_leases(const struct server *server)
     const char *at = etcd_post(server, "lease/leases", "{}");
     while ((at = strstr(at, "\"ID\":\"")) != NULL) {
         int64_t id = number_behind(at, "ID");
-        count += id >> 32 != 0x736e6962;
+        count += id >> 48 != 0x736e;
         at++;
     }
     return count;

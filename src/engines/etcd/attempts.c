@@ -445,7 +445,7 @@ static void on_record(struct etcd_call *k)
 static bool make_record(struct etcd *e, struct etcd_claim *b)
 {
     int64_t keep_s = e->session->values[ETCD_RETENTION].number / 1000 + 3600;
-    struct etcd_call *k = etcd_request_grant(e, etcd_record_lease(), keep_s);
+    struct etcd_call *k = etcd_request_grant(e, etcd_record_lease(e), keep_s);
     if (!k) {
         return false;
     }

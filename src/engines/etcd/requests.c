@@ -14,6 +14,8 @@
  */
 #include "engines/etcd/requests.h"
 
+#include "base/hash.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,9 +62,11 @@ static ProtobufCBinaryData bytes(const char *text)
     return (ProtobufCBinaryData){.len = strlen(text), .data = (uint8_t *)(uintptr_t)text};
 }
 
-int64_t etcd_record_lease(void)
+int64_t etcd_record_lease(const struct etcd *e)
 {
-    return 0x736e696200000000LL + snib__wall_us() / 3600000000LL;
+    uint64_t hash = snib__hash_text(e->prefix), hours = (uint64_t)snib__wall_us() / 3600000000U;
+    hash = (hash ^ hash >> 32) & ((1U << 27) - 1);
+    return (int64_t)(0x736eULL << 48 | hash << 21 | (hours & ((1U << 21) - 1)));
 }
 
 /* ---- Parts of a transaction ------------------------------------------------------------- */
@@ -208,7 +212,7 @@ struct etcd_call *etcd_request_attempt(struct etcd *e, const struct etcd_claim *
         compare[i] = &compares[i];
     }
     op_put(&put, b->key, value, b->lease->id);
-    op_put(&last, r.last, "", etcd_record_lease());
+    op_put(&last, r.last, "", etcd_record_lease(e));
     op_range(&read, r.last, NULL, 0);
     op_range(&list, r.from, r.to, 0);
     op_range(&own, b->key, NULL, 0);
@@ -291,7 +295,7 @@ static void op_note(struct op *o, char number[24], char last[ETCD_BASE_MAX], con
 {
     etcd_key_last(last, e->prefix, b->claim->name);
     snprintf(number, 24, "%" PRId64, b->mine);
-    op_put(o, last, number, etcd_record_lease());
+    op_put(o, last, number, etcd_record_lease(e));
 }
 
 struct etcd_call *etcd_request_note(struct etcd *e, const struct etcd_claim *b)

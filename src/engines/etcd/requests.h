@@ -50,7 +50,8 @@ struct etcd_call *etcd_request_status(struct etcd *);
 struct etcd_call *etcd_request_members(struct etcd *);
 struct etcd_call *etcd_request_alarms(struct etcd *);
 
-/* The lease that last tokens are kept under: everybody's, of this hour. */
-int64_t etcd_record_lease(void);
+/* The lease that last tokens are kept under: everybody's with this prefix, of this hour. Of others
+ * it must not be: who puts a key under a lease needs the right to all keys below it. */
+int64_t etcd_record_lease(const struct etcd *);
 
 #endif
