@@ -397,18 +397,25 @@ int supervise_interrupt(const struct supervision *s)
     return (number == SIGINT || number == SIGQUIT) && typed ? number : 0;
 }
 
+/* What came of the command, in a sentence. */
+static const char *fate(const struct supervision *s)
+{
+    if (s->reason == STOP_NONE) {
+        return "was left to end, as asked";
+    }
+    return s->options->on_lost == ON_LOST_TERM ? "was told to end, and has ended" : "was stopped";
+}
+
 /* The lock is known not to have been ours all the time. */
 static int lost(const struct supervision *s, const char *name)
 {
     if (s->lost_in_time) {
         return fail(STATUS_LOST, "lock '%s' was lost while the command ran: %s; the command %s",
-                    name, s->lock->why,
-                    s->reason == STOP_LOST ? "was stopped" : "was left to end, as asked");
+                    name, s->lock->why, fate(s));
     }
     char span[SPAN_SIZE];
     return fail(STATUS_LOST, "lock '%s': the maximum hold of %s is over; the command %s", name,
-                span_text(span, s->options->lock.max_hold_ms),
-                s->reason == STOP_NONE ? "was left to end, as asked" : "was stopped");
+                span_text(span, s->options->lock.max_hold_ms), fate(s));
 }
 
 int supervise_status(const struct supervision *s, int released)

@@ -373,6 +373,10 @@ TEST(at_the_end_of_the_maximum_hold_the_command_is_stopped)
     CHECK(strstr(said->err, "maximum hold"));
     CHECK_INT(took_ms, >=, 700);
     CHECK_INT(took_ms, <, check_ms(10000));
+    said = capture("run", "--on-lost", "term", "--max-hold", "900ms", "x", "--", "sh", "-c",
+                   "trap '' TERM; sleep 1.5");
+    CHECK_INT(said->status, ==, 79);
+    CHECK(strstr(said->err, "was told to end, and has ended"));
     said = capture("run", "--max-hold", "10m", "x", "--", "true");
     CHECK_INT(said->status, ==, 0);
     CHECK_STR(said->err, "");
