@@ -200,6 +200,20 @@ static void on_lost(struct etcd_connection *link)
 
 /* ---- Answers ---------------------------------------------------------------------------- */
 
+/* What lasts was begun with the token before, and is judged by it for as long as it does. */
+static void end_lasting(struct etcd_cluster *c)
+{
+    struct snib__list *calls = &current(c)->calls, *after;
+    for (struct snib__list *l = calls->after; l != calls; l = after) {
+        struct etcd_call *k = SNIB__OF(l, struct etcd_call, place);
+        after = l->after;
+        if (k->lasting) {
+            etcd_connection_forget(k->connection, k);
+            end(k, ETCD_LOST);
+        }
+    }
+}
+
 static void on_token(struct etcd_cluster *c, struct etcd_call *k)
 {
     const Pb__AuthenticateResponse *reply = (const Pb__AuthenticateResponse *)k->reply;
@@ -207,6 +221,7 @@ static void on_token(struct etcd_cluster *c, struct etcd_call *k)
     if (k->status == 0 && reply && reply->token) {
         free(c->token);
         c->token = strdup(reply->token);
+        end_lasting(c);
     } else if (k->status != STATUS_UNAVAILABLE) { /* everybody hears it */
         struct snib__list *after;
         for (struct snib__list *l = c->waiting.after; l != &c->waiting; l = after) {
