@@ -214,6 +214,58 @@ TEST(safety_47_a_release_refused_by_a_former_master_reaches_the_new_one)
     snib_close(client);
 }
 
+/* The address leads to the replica before that is promoted, as it does in most failovers. */
+TEST(who_waits_outlasts_a_master_that_is_a_replica_for_a_while)
+{
+    begin_pair();
+    struct helper *helpers = helpers_new(1, url_of(proxy.port, "ttl=20s"), "report");
+    helpers_spawn(helpers, 1);
+    snib *client = client_of(url_of(server.port, "ttl=30s"));
+    snib_lease *lease = take(client, "report", NULL);
+    check_flag_set(&helpers->go);
+    await_line(first_raw, "report", 1);
+    proxy_target(&proxy, second.port);
+    proxy_cut(&proxy, PROXY_CLOSE);
+    check_sleep_ms(2500); /* it asks again, more than once */
+    CHECK(!check_flag_is_set(&helpers->held));
+    raw_number(second_raw, "REPLICAOF NO ONE");
+    raw_number(second_raw, "DEL snib:{report}"); /* as if the holder had released it there */
+    helper_must_hold(helpers);
+    helper_end(helpers);
+    (void)snib_release(&lease, NULL);
+    snib_close(client);
+}
+
+/* A replica that has nothing yet says nothing about what its master has. */
+TEST(a_replica_without_data_ends_no_lease_and_no_release)
+{
+    static const char *const nowhere[] = {"--replicaof", "127.0.0.1", "1", NULL};
+    snib_error error = {0};
+    server_redis(&server, NULL);
+    server_init(&second, "second");
+    server_redis_prepare(&second, nowhere);
+    server_start(&second);
+    proxy_start(&proxy, server.port);
+    snib *client = client_of(url_of(proxy.port, "ttl=12s"));
+    snib_lease *lease = take(client, "report", NULL);
+    proxy_target(&proxy, second.port);
+    proxy_cut(&proxy, PROXY_CLOSE);
+    CHECK_INT(snib_verify(lease, &error), ==, SNIB_EUNKNOWN);
+    CHECK_INT(snib_state(lease), !=, SNIB_LOST);
+    proxy_target(&proxy, server.port);
+    proxy_cut(&proxy, PROXY_CLOSE);
+    CHECK_OK(snib_verify(lease, &error), error.message);
+    proxy_target(&proxy, second.port);
+    proxy_cut(&proxy, PROXY_CLOSE);
+    CHECK_INT(snib_release(&lease, &error), ==, SNIB_EUNKNOWN);
+    proxy_target(&proxy, server.port);
+    proxy_cut(&proxy, PROXY_CLOSE);
+    snib *other = client_of(url_of(server.port, ""));
+    CHECK(check_until(is_free, other, check_ms(8000))); /* the release is repeated */
+    snib_close(other);
+    snib_close(client);
+}
+
 static bool listens_at_the_second(void *arg)
 {
     (void)arg;

@@ -288,7 +288,12 @@ void snib__attempts_error(struct snib__redis *r, struct snib__bid *b,
     if (error->kind == SNIB__ERROR_KIND) { /* the server's text does not name the key */
         text = snib__foreign_text(foreign, r->layout, r->settings.prefix, b->claim->name);
     }
-    if (b->claim->may_queue && (error->kind == SNIB__ERROR_LATER || b->phase == SNIB__BID_QUEUED)) {
+    bool moved = error->kind == SNIB__ERROR_MOVED;
+    if (moved && snib__node_is_replica(&r->node)) {
+        text = r->node.why;
+    }
+    if (b->claim->may_queue && (error->kind == SNIB__ERROR_LATER || b->phase == SNIB__BID_QUEUED ||
+                                (moved && r->node.was_fit))) {
         answer_unknown(r, b, text);
     } else {
         snib__attempts_fail(r, b, error->code, 0, text);

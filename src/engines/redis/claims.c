@@ -186,6 +186,10 @@ static void on_renew(struct snib__redis *r, struct snib__bid *b,
     if (b->phase == SNIB__BID_RELEASING) {
         return;
     }
+    if (a->word != SNIB__ANSWER_HELD && snib__node_is_replica(&r->node)) {
+        answer_unknown(b, r->node.why);
+        return;
+    }
     if (a->word != SNIB__ANSWER_HELD) {
         on_renew_lost(b, a);
         return;
@@ -227,23 +231,6 @@ static enum snib__status status_of_release(const struct snib__bid *b, bool repea
     return b->was_held ? SNIB__LOST : SNIB__FREED;
 }
 
-static void on_release(struct snib__redis *r, struct snib__bid *b,
-                       const struct snib__redis_call *call, const struct snib__layout_answer *a)
-{
-    if (a->unfinished) { /* those who wait would find out by themselves, only later */
-        unsigned char id[SNIB__ID_SIZE];
-        snib__bid_id(b, id);
-        (void)snib__debts_add(r, b->claim->name, id, 0, false);
-    }
-    end_release(r, b, status_of_release(b, call->trials > 0, a));
-}
-
-void snib__claims_settled(struct snib__redis *r, struct snib__bid *b,
-                          const struct snib__layout_answer *a)
-{
-    end_release(r, b, a ? status_of_release(b, false, a) : SNIB__UNKNOWN);
-}
-
 /* Refused, and not executed: go on asking for as long as there is something to release. */
 static void owe_release(struct snib__redis *r, struct snib__bid *b,
                         const struct snib__redis_call *call)
@@ -257,6 +244,27 @@ static void owe_release(struct snib__redis *r, struct snib__bid *b,
     }
     d->bid = b;
     d->answer_by_ns = call->due_ns;
+}
+
+static void on_release(struct snib__redis *r, struct snib__bid *b,
+                       const struct snib__redis_call *call, const struct snib__layout_answer *a)
+{
+    if (a->word == SNIB__ANSWER_NONE && snib__node_is_replica(&r->node)) {
+        owe_release(r, b, call); /* its master may have it */
+        return;
+    }
+    if (a->unfinished) { /* those who wait would find out by themselves, only later */
+        unsigned char id[SNIB__ID_SIZE];
+        snib__bid_id(b, id);
+        (void)snib__debts_add(r, b->claim->name, id, 0, false);
+    }
+    end_release(r, b, status_of_release(b, call->trials > 0, a));
+}
+
+void snib__claims_settled(struct snib__redis *r, struct snib__bid *b,
+                          const struct snib__layout_answer *a)
+{
+    end_release(r, b, a ? status_of_release(b, false, a) : SNIB__UNKNOWN);
 }
 
 /* ---- Errors ----------------------------------------------------------------------------- */

@@ -174,6 +174,7 @@ void snib__connection_lose(struct snib__connection *c, enum snib__loss how, int 
     struct snib__redis_call *ring = c->ring;
     size_t first = c->first, count = c->count, room = c->room;
     uint64_t offered = c->offered;
+    bool kept_back = how == SNIB__LOSS_CUT || (how == SNIB__LOSS_SILENT && c->leaving);
     explain(c, sys, why);
     /* Those who are told may ask anew: by then this is a connection that is down, and its ring is
      * empty. */
@@ -182,7 +183,7 @@ void snib__connection_lose(struct snib__connection *c, enum snib__loss how, int 
     reset(c);
     for (size_t i = 0; i < count; i++) {
         struct snib__redis_call *call = &ring[(first + i) & (room - 1)];
-        bool unsent = call->starts >= offered && how == SNIB__LOSS_CUT;
+        bool unsent = call->starts >= offered && kept_back;
         c->upcalls->lost(c, call, unsent ? SNIB__LOSS_UNSENT : how);
     }
     free(ring);

@@ -102,6 +102,10 @@ void snib__debts_reply(struct snib__redis *r, struct snib__redis_call *call,
         postpone(d);
         return;
     }
+    if (answer.word == SNIB__ANSWER_NONE && snib__node_is_replica(&r->node)) {
+        postpone(d); /* its master may have it */
+        return;
+    }
     if (d->bid) {
         struct snib__bid *bid = d->bid;
         bool says_nothing = d->unsure && answer.word == SNIB__ANSWER_NONE;

@@ -28,7 +28,8 @@
 #define PING_NS (10000 * SNIB__MS)
 #define PAUSE_FIRST_MS 100
 #define PAUSE_MOST_MS 5000
-#define SUBSCRIBE 1 /* the kind of that call */
+#define STOOD_NS (1000 * SNIB__MS) /* cut off sooner, the next one waits for a pause too */
+#define SUBSCRIBE 1                /* the kind of that call */
 
 static void greet(struct snib__connection *c)
 {
@@ -73,8 +74,7 @@ static void on_subscribed(struct snib__inbox *inbox, const struct snib__reply *r
     }
     c->listens = true;
     inbox->state = SNIB__INBOX_READY;
-    inbox->pause_ms = 0;
-    inbox->pinged_ns = inbox->ponged_ns = snib__now().boot_ns;
+    inbox->ready_ns = inbox->pinged_ns = inbox->ponged_ns = snib__now().boot_ns;
     inbox->upcalls->ready(inbox);
 }
 
@@ -121,14 +121,17 @@ static void on_down(struct snib__connection *c)
     struct snib__inbox *inbox = c->owner;
     bool opening = inbox->state == SNIB__INBOX_OPENING;
     inbox->state = SNIB__INBOX_NONE;
-    if (!opening) {
+    if (!opening && snib__now().boot_ns - inbox->ready_ns >= STOOD_NS) {
+        inbox->pause_ms = 0;
         inbox->retry_ns = 0; /* at once: it worked until now */
         return;
     }
     inbox->pause_ms = inbox->pause_ms ? inbox->pause_ms * 2 : PAUSE_FIRST_MS;
     inbox->pause_ms = inbox->pause_ms < PAUSE_MOST_MS ? inbox->pause_ms : PAUSE_MOST_MS;
     inbox->retry_ns = snib__now().boot_ns + snib__jitter(inbox->pause_ms * SNIB__MS);
-    inbox->upcalls->failed(inbox);
+    if (opening) {
+        inbox->upcalls->failed(inbox);
+    }
 }
 
 static const struct snib__connection_upcalls connection_upcalls = {

@@ -36,7 +36,7 @@ struct snib__inbox {
     char name[160], broken[120]; /* the channels: our own, and everybody's */
     int64_t retry_ns;            /* not before */
     int64_t pause_ms;            /* grows with each failure */
-    int64_t pinged_ns, ponged_ns;
+    int64_t ready_ns, pinged_ns, ponged_ns;
 };
 
 void snib__inbox_init(struct snib__inbox *, const struct snib__inbox_upcalls *,

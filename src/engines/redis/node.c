@@ -45,9 +45,11 @@ static void judge(struct snib__node *node)
         snprintf(node->why, sizeof node->why, "%s", g->failed);
     } else if (!snib__fitness_judge(&g->fitness, node->settings->may_evict, node->why,
                                     sizeof node->why)) {
-        node->standing = SNIB__NODE_UNFIT;
+        bool passes = g->fitness.replica && node->was_fit; /* in the middle of a failover */
+        node->standing = passes ? SNIB__NODE_UNCHECKED : SNIB__NODE_UNFIT;
     } else {
         node->standing = SNIB__NODE_FIT;
+        node->was_fit = true;
         snib__quarantine_meet(&node->quarantine, &node->settings->quarantine, &g->fitness);
         snib__inbox_follow(&node->inbox, g->fitness.run_id);
         note(node);
@@ -222,6 +224,11 @@ bool snib__node_up(const struct snib__node *node)
 bool snib__node_clear(const struct snib__node *node)
 {
     return snib__connection_clear(&node->connection);
+}
+
+bool snib__node_is_replica(const struct snib__node *node)
+{
+    return node->greeting.done && node->greeting.fitness.replica;
 }
 
 void snib__node_leave(struct snib__node *node, const char *why)

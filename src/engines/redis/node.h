@@ -70,6 +70,7 @@ struct snib__node {
     char why[200];
     char note[200];     /* for the next holder: what was found, or could not be; "": nothing */
     uint64_t greetings; /* connections that were begun */
+    bool was_fit;       /* once: if it is a replica now, there will be a master again */
 };
 
 void snib__node_init(struct snib__node *, const struct snib__node_upcalls *,
@@ -91,6 +92,9 @@ bool snib__node_clear(const struct snib__node *);         /* all that was asked 
  * the reply that is being handed out was dealt with, and whatever else was asked is lost. */
 void snib__node_leave(struct snib__node *, const char *why);
 void snib__node_end(struct snib__node *, const char *why);
+
+/* Is it known to be a replica? Then what it has not may be at its master. */
+bool snib__node_is_replica(const struct snib__node *);
 
 /* An answer brought the server's time along. */
 void snib__node_learn_time(struct snib__node *, const struct snib__redis_call *, int64_t server_ms);
