@@ -208,7 +208,7 @@ static bool is_proven(void *arg)
     return snib_verify(arg, NULL) == SNIB_OK;
 }
 
-TEST_LIMIT(a_client_that_knows_more_servers_leaves_one_that_is_cut_off, 60)
+TEST_LIMIT(a_client_that_knows_more_servers_leaves_one_that_is_cut_off, 120)
 {
     begin_with_links();
     snib *client = client_of(ensemble_url("session=6s&timeout=1s"));

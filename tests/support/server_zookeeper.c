@@ -182,7 +182,7 @@ int server_zookeeper_leader(struct server members[ZOOKEEPER_MEMBERS])
     int64_t start = check_now_ns();
     int leader = -1;
     while (!count_modes(members, &leader)) {
-        if ((check_now_ns() - start) / 1000000 > check_ms(20000)) {
+        if ((check_now_ns() - start) / 1000000 > check_ms(45000)) {
             FAIL("no member of the ensemble leads");
         }
         check_sleep_ms(50);
