@@ -162,3 +162,37 @@ TEST(those_behind_the_first_few_ask_seldom)
     snib_close(client);
     redisFree(raw);
 }
+
+static long long connections(void)
+{
+    redisReply *reply = redisCommand(raw, "INFO stats");
+    CHECK(reply != NULL && reply->type == REDIS_REPLY_STRING);
+    const char *at = strstr(reply->str, "total_connections_received:");
+    CHECK(at != NULL);
+    long long count = atoll(strchr(at, ':') + 1);
+    freeReplyObject(reply);
+    return count;
+}
+
+/* As a server does that allows no subscriptions of this kind, or a proxy that knows none. */
+TEST(an_inbox_that_is_cut_off_again_and_again_is_no_storm_of_connections)
+{
+    begin();
+    struct helper *helper = helpers_new(1, url_of(server.port, ""), "report");
+    helpers_spawn(helper, 1);
+    snib *client = client_of(url_of(server.port, ""));
+    snib_lease *lease = take(client, "report", NULL);
+    check_flag_set(&helper->go);
+    await_line(raw, "report", 1);
+    long long before = connections();
+    for (int64_t start = check_now_ns(); check_now_ns() - start < 2000000000;) {
+        raw_number(raw, "CLIENT KILL TYPE pubsub");
+        check_sleep_ms(4); /* in which it stands, now and then */
+    }
+    CHECK_INT(connections() - before, <, 50);
+    give(&lease);
+    helper_must_hold(helper);
+    helper_end(helper);
+    snib_close(client);
+    redisFree(raw);
+}
