@@ -89,6 +89,18 @@ struct snib__probe {
     bool optional;        /* locks do without it */
 };
 
+/* Those of all layouts but the native one, and the end of the table. */
+#define SNIB__PROBES_OF_PEERS                                                                      \
+    {.words = {"PTTL", "@"}}, {.words = {"PEXPIRE", "@", "1000"}}, {.words = {"DEL", "@"}},        \
+        {.words = {"TIME"}}, {.words = {"PUBLISH", "#", "probe"}},                                 \
+        {.words = {"SCAN", "0", "MATCH", "@", "COUNT", "1"}, .optional = true},                    \
+        {.words = {"INFO", "server"}, .optional = true},                                           \
+        {.words = {"CONFIG", "GET", "save"}, .optional = true},                                    \
+        {.words = {"CONFIG", "GET", "appendfsync"}, .optional = true},                             \
+    {                                                                                              \
+        .words = { NULL }                                                                          \
+    }
+
 struct snib__plan; /* how it is done without scripts: plan.h */
 
 /* One row of the table. No slot is optional, but for `plan`. */

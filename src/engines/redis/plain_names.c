@@ -23,16 +23,7 @@ const struct snib__probe snib__plain_probes[] = {
     {.words = {"SET", "@", "probe", "PX", "1000"}},
     {.words = {"MGET", "@"}},
     {.words = {"GET", "@"}},
-    {.words = {"PTTL", "@"}},
-    {.words = {"PEXPIRE", "@", "1000"}},
-    {.words = {"DEL", "@"}},
-    {.words = {"TIME"}},
-    {.words = {"PUBLISH", "#", "probe"}},
-    {.words = {"SCAN", "0", "MATCH", "@", "COUNT", "1"}, .optional = true},
-    {.words = {"INFO", "server"}, .optional = true},
-    {.words = {"CONFIG", "GET", "save"}, .optional = true},
-    {.words = {"CONFIG", "GET", "appendfsync"}, .optional = true},
-    {.words = {NULL}},
+    SNIB__PROBES_OF_PEERS,
 };
 
 const char *snib__plain_refuses(const char *prefix, const char *name)

@@ -32,16 +32,7 @@ const struct snib__probe snib__redisson_probes[] = {
     {.words = {"HGETALL", "@"}},
     {.words = {"HEXISTS", "@", "probe"}},
     {.words = {"EXISTS", "@"}},
-    {.words = {"PTTL", "@"}},
-    {.words = {"PEXPIRE", "@", "1000"}},
-    {.words = {"DEL", "@"}},
-    {.words = {"TIME"}},
-    {.words = {"PUBLISH", "#", "probe"}},
-    {.words = {"SCAN", "0", "MATCH", "@", "COUNT", "1"}, .optional = true},
-    {.words = {"INFO", "server"}, .optional = true},
-    {.words = {"CONFIG", "GET", "save"}, .optional = true},
-    {.words = {"CONFIG", "GET", "appendfsync"}, .optional = true},
-    {.words = {NULL}},
+    SNIB__PROBES_OF_PEERS,
 };
 
 const struct snib__probe snib__rwlock_probes[] = {
@@ -51,16 +42,7 @@ const struct snib__probe snib__rwlock_probes[] = {
     {.words = {"HKEYS", "@"}},
     {.words = {"HDEL", "@", "other"}},
     {.words = {"EXISTS", "@"}},
-    {.words = {"PTTL", "@"}},
-    {.words = {"PEXPIRE", "@", "1000"}},
-    {.words = {"DEL", "@"}},
-    {.words = {"TIME"}},
-    {.words = {"PUBLISH", "#", "probe"}},
-    {.words = {"SCAN", "0", "MATCH", "@", "COUNT", "1"}, .optional = true},
-    {.words = {"INFO", "server"}, .optional = true},
-    {.words = {"CONFIG", "GET", "save"}, .optional = true},
-    {.words = {"CONFIG", "GET", "appendfsync"}, .optional = true},
-    {.words = {NULL}},
+    SNIB__PROBES_OF_PEERS,
 };
 
 /* The id as a UUID, and its last byte as the number of a thread. */
