@@ -203,8 +203,11 @@ int snib__engine_find(const struct snib__engine **out, const char *scheme, snib_
         return SNIB_OK;
     }
     if (row && !installed(row->module)) {
-        return snib__fail(err, SNIB_ENOTSUP, 0, "%s: not installed here; install %s", scheme,
-                          row->package);
+        const char *named = secure_getenv("SNIB_MODULES");
+        bool relative = named && named[0] && named[0] != '/';
+        return snib__fail(err, SNIB_ENOTSUP, 0, "%s: not installed here; install %s%s", scheme,
+                          row->package,
+                          relative ? " (SNIB_MODULES does not count: it is no absolute path)" : "");
     }
     if (row) {
         return load(out, row->module, scheme, err);

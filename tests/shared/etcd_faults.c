@@ -461,4 +461,11 @@ TEST(without_the_module_its_package_is_named)
     setenv("SNIB_MODULES", check_tmpdir(), 1);
     CHECK_INT(snib_open(&client, "etcd://127.0.0.1", &error), ==, SNIB_ENOTSUP);
     CHECK(strstr(error.message, "snib-engine-etcd") != NULL);
+    CHECK(strstr(error.message, "SNIB_MODULES") == NULL);
+    setenv("SNIB_MODULES", "build/release/engines", 1);
+    if (snib_open(&client, "etcd://127.0.0.1", &error) == SNIB_OK) {
+        snib_close(client); /* this machine has it installed */
+        return;
+    }
+    CHECK(strstr(error.message, "SNIB_MODULES does not count: it is no absolute path") != NULL);
 }
