@@ -5,8 +5,9 @@
  * client a sensible answer, its silence is an error after `connect=`. Once it has, it is known to
  * be the right one, and a wait outlasts what happens to it.
  *
- * If the timer itself is late, this process was stopped, or its machine, and an answer may be there
- * unread: it waits for as long once more.
+ * When the timer fires an answer may be there, unread: this process may have been stopped until
+ * just now, or its machine. So there is a short time more in which it is read; and if the timer
+ * itself is late, so that a request was not even sent in its time, as much as in the beginning.
  *
  * What to do when the time is over is the client's business: it gave the timer its function.
  */
@@ -17,6 +18,7 @@
 #include <stdio.h>
 
 #define LATE_NS (500 * SNIB__MS)
+#define READ_MS 300
 
 void snib__contact_await(snib *client)
 {
@@ -37,11 +39,12 @@ void snib__contact_wait(snib *client, int64_t due_ns)
 bool snib__contact_excuses(snib *client, int64_t now_ns)
 {
     struct snib__contact *c = &client->contact;
-    if (c->excused || now_ns - c->due_ns < LATE_NS) {
+    int64_t more_ms = now_ns - c->due_ns < LATE_NS ? READ_MS : c->limit_ms;
+    if (c->excused) {
         return false;
     }
     c->excused = true;
-    snib__contact_wait(client, snib__later(now_ns, c->limit_ms * SNIB__MS));
+    snib__contact_wait(client, snib__later(now_ns, more_ms * SNIB__MS));
     return true;
 }
 

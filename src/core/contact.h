@@ -10,7 +10,7 @@
 struct snib__contact {
     bool made;
     bool awaited; /* the timer runs */
-    bool excused; /* we were stopped ourselves, and wait once more */
+    bool excused; /* it has fired once, and we have looked again */
     int64_t limit_ms;
     int64_t due_ns; /* of the timer */
     struct snib__timer timer;

@@ -83,8 +83,8 @@ static bool granted(void *lease)
     return atomic_load((_Atomic(snib_lease *) *)lease) != NULL;
 }
 
-/* It was stopped for longer than the time of contact; the server answers when it goes on. */
-TEST(time_in_which_this_process_was_stopped_is_no_silence_of_the_server)
+/* The first request is sent, its answer comes while nobody can read it. */
+static void stop_for(int ms)
 {
     struct helper *helper;
     server_redis(&server, NULL);
@@ -95,10 +95,20 @@ TEST(time_in_which_this_process_was_stopped_is_no_silence_of_the_server)
     check_sleep_ms(300);
     check_stop(helper->pid);
     server_resume(&server);
-    check_sleep_ms(2600);
+    check_sleep_ms(ms);
     check_cont(helper->pid);
     helper_must_hold(helper);
     helper_end(helper);
+}
+
+TEST(time_in_which_this_process_was_stopped_is_no_silence_of_the_server)
+{
+    stop_for(2600);
+}
+
+TEST(what_was_answered_until_just_now_is_no_silence_of_the_server)
+{
+    stop_for(1850); /* it goes on when the time of contact has just ended */
 }
 
 TEST(with_retry_a_server_that_is_not_there_yet_is_waited_for)
