@@ -3,7 +3,7 @@
  * The Redis engine against what the server can do: ratios within one run, on a private server.
  *
  *   (a) uncontended acquire+release against a bare loop that sends the same scripts; and with
- *       asynchronous release
+ *       asynchronous release; and the layout `plain`, against a loop with its scripts
  *   (b) hand-over between processes against a PING, with 2 and with 32 of them; and what it is with
  *       the same scripts and nothing around them
  *   (c) 64 threads on 64 names through one client against one thread
@@ -231,6 +231,28 @@ static double bare_us(redisContext *raw)
     return (now_us() - start) / PAIRS;
 }
 
+/* What layout=plain sends. */
+static double bare_plain_us(redisContext *raw)
+{
+    static long last;
+    char id[40];
+    struct request r = plain_request();
+    double start = now_us();
+    for (int i = 0; i < PAIRS; i++) {
+        snprintf(id, sizeof id, "%034ld", ++last); /* one that was released is refused */
+        redisReply *reply =
+            redisCommand(raw, "EVALSHA %s 2 loop snib-fence:{loop} %b %s %s",
+                         snib__plain_attempt_script.sha1, r.bytes, r.size, id, "vm:1234 nightly");
+        must(reply->type == REDIS_REPLY_STRING && reply->str[0] == 'H', "attempt");
+        freeReplyObject(reply);
+        reply = redisCommand(raw, "EVALSHA %s 2 loop snib-fence:{loop} %s snib:freed:loop %b",
+                             snib__plain_release_script.sha1, id, r.bytes + 4, (size_t)4);
+        must(reply->type == REDIS_REPLY_STRING && reply->str[0] == 'G', "release");
+        freeReplyObject(reply);
+    }
+    return (now_us() - start) / PAIRS;
+}
+
 static double snib_us(snib *client, unsigned flags)
 {
     snib_options options = SNIB_OPTIONS;
@@ -259,6 +281,28 @@ static void uncontended(void)
     printf("(a) PING %.1f us; bare pair %.1f; snib %.1f: %.2f times; async release %.1f: "
            "%.2f times\n",
            median(ping), median(bare), median(normal), median_ratio(normal, bare), median(async),
+           median_ratio(async, bare));
+    snib_close(client);
+    redisFree(raw);
+}
+
+static void uncontended_plain(void)
+{
+    char where[sizeof url + 20];
+    snprintf(where, sizeof where, "%s&layout=plain", url);
+    redisContext *raw = connect_raw();
+    snib *client = open_at(where);
+    double bare[ROUNDS], normal[ROUNDS], async[ROUNDS];
+    load(raw, &snib__plain_attempt_script);
+    load(raw, &snib__plain_release_script);
+    for (int i = 0; i < ROUNDS; i++) {
+        bare[i] = bare_plain_us(raw);
+        normal[i] = snib_us(client, 0);
+        async[i] = snib_us(client, SNIB_ASYNC_RELEASE);
+    }
+    printf("(a) layout=plain: bare pair %.1f us; snib %.1f: %.2f times; async release %.1f: %.2f "
+           "times\n",
+           median(bare), median(normal), median_ratio(normal, bare), median(async),
            median_ratio(async, bare));
     snib_close(client);
     redisFree(raw);
@@ -551,6 +595,7 @@ int main(int argc, char **argv)
     atexit(stop_server);
     put_apart();
     uncontended();
+    uncontended_plain();
     put_anywhere();
     hand_over();
     put_apart();

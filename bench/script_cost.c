@@ -4,6 +4,7 @@
  * at a time. Many clients share that one core.
  *
  *   pair        acquire and release, nobody else there, beside SET NX PX and compare-and-delete
+ *   plain pair  the same in the layout `plain`
  *   renewal     of a lock that is held
  *   hand-over   an attempt that stands in line, and the release that hands on to it by message
  *
@@ -76,6 +77,7 @@ struct scripts {
 };
 
 static struct scripts layouts[LAYOUTS]; /* this one, and the one before */
+static struct scripts plain;
 static char compare_delete[41], empty[41];
 static int layout_count = 1;
 
@@ -108,6 +110,8 @@ static void load_all(const char *before)
     load(layouts[0].attempt, snib__native_attempt_script.text, snib__native_attempt_script.size);
     load(layouts[0].renew, snib__native_renew_script.text, snib__native_renew_script.size);
     load(layouts[0].release, snib__native_release_script.text, snib__native_release_script.size);
+    load(plain.attempt, snib__plain_attempt_script.text, snib__plain_attempt_script.size);
+    load(plain.release, snib__plain_release_script.text, snib__plain_release_script.size);
     if (before) {
         load_file(layouts[1].attempt, before, "attempt");
         load_file(layouts[1].renew, before, "renew");
@@ -221,6 +225,20 @@ static void pair(int layout, int i)
     release(layout, i % NAMES, &owners[0]);
 }
 
+static void plain_pair(int layout, int i)
+{
+    static long last;
+    char id[40];
+    struct request r = plain_request();
+    int name = i % NAMES;
+    (void)layout;
+    snprintf(id, sizeof id, "%034ld", ++last); /* one that was released is refused */
+    send_off("EVALSHA %s 2 q%d snib-fence:{q%d} %b %s %s", plain.attempt, name, name, r.bytes,
+             r.size, id, "vm:1234 nightly");
+    send_off("EVALSHA %s 2 q%d snib-fence:{q%d} %s snib:freed:q%d %b", plain.release, name, name,
+             id, name, r.bytes + 4, (size_t)4);
+}
+
 static void renewal(int layout, int i)
 {
     renew(layout, 1000 + i % NAMES, &owners[0]);
@@ -245,11 +263,12 @@ static struct shape shapes[] = {
     {"2 PING", two_pings, NULL, {{0}}},
     {"2 empty scripts", two_empty_scripts, NULL, {{0}}},
     {"SET NX PX, compare-delete", bare_pair, NULL, {{0}}},
+    {"plain pair", plain_pair, NULL, {{0}}},
     {"pair", pair, "HG", {{0}}},
     {"renewal", renewal, "H", {{0}}},
     {"hand-over", hand_over, "QG", {{0}}},
 };
-enum { BARE = 2, PAIR = 3, SHAPES = sizeof shapes / sizeof shapes[0] };
+enum { BARE = 2, PLAIN = 3, PAIR = 4, SHAPES = sizeof shapes / sizeof shapes[0] };
 
 static double server_cpu_us(void)
 {
@@ -343,7 +362,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < SHAPES; i++) {
         struct shape *s = &shapes[i];
         printf("%-26s %5.2f us", s->text, median(s->us[0]));
-        if (i == PAIR) {
+        if (i == PLAIN || i == PAIR) {
             printf(", %.2f times SET NX, compare-delete", ratio(s->us[0], shapes[BARE].us[0]));
         }
         if (s->letters && layout_count > 1) {

@@ -19,6 +19,9 @@ MEASURES = (
 SHOWN = {
     "snib-async": "snib, asynchronous release",
     "snib-api": "snib, asynchronous API",
+    "snib-plain": "snib, layout=plain",
+    "snib-plain-async": "snib, layout=plain, async. release",
+    "snib-plain-api": "snib, layout=plain, async. API",
     "hiredis": "hiredis: SET NX, compare and delete",
     "blpop": "BLPOP/LPUSH used as a lock",
     "redisson": "Redisson",
@@ -30,16 +33,19 @@ BOUNDS = (
     ("pairs", "snib", "redislock", 1.0, "at most"),
     ("pairs", "snib", "hiredis", 1.1, "at most"),
     ("pairs", "snib-async", "hiredis", 0.75, "at most"),
+    ("pairs", "snib-plain", "redsync", 1.0, "at most"),
+    ("pairs", "snib-plain", "rslock", 1.0, "at most"),
+    ("pairs", "snib-plain", "redislock", 1.0, "at most"),
     ("names", "snib-api", "rslock", 0.9, "at least"),
     ("names", "snib", "redislock", 1.2, "at least"),
+    ("names", "snib-plain", "rslock", 0.9, "at least"),
     ("handover", "snib", "blpop", 1.25, "at most"),
 )
 
 
 def shown(kind, measure):
-    if measure == "names" and kind == "snib":
-        return "snib, 64 threads"
-    return SHOWN.get(kind, kind)
+    name = SHOWN.get(kind, kind)
+    return name + ", 64 threads" if measure == "names" and kind in ("snib", "snib-plain") else name
 
 
 def read(folder):

@@ -4,6 +4,7 @@
  *
  *     snib, snib-async    synchronous and asynchronous release; of 64 names: 64 threads
  *     snib-api            of 64 names: the asynchronous API, from the library's own thread
+ *     snib-plain, snib-plain-async, snib-plain-api: the same, layout=plain
  *     hiredis             SET NX PX, and a script that compares and deletes
  *     blpop               BLPOP and LPUSH of one element: no owner, no lease, no token
  */
@@ -37,6 +38,12 @@ static _Noreturn void die(const char *format, ...)
     va_end(arguments);
     fputc('\n', stderr);
     exit(1);
+}
+
+static bool ends_with(const char *word)
+{
+    size_t size = strlen(kind), tail = strlen(word);
+    return size >= tail && strcmp(kind + size - tail, word) == 0;
 }
 
 static int64_t now_us(clockid_t clock)
@@ -109,7 +116,7 @@ static void take(struct lock *l)
     if (client) {
         snib_options options = SNIB_OPTIONS;
         snib_error error;
-        options.flags = strcmp(kind, "snib") == 0 ? 0 : SNIB_ASYNC_RELEASE;
+        options.flags = ends_with("-async") ? SNIB_ASYNC_RELEASE : 0;
         if (snib_acquire(&l->lease, client, l->name, &options, &error) < 0) {
             die("%s", error.message);
         }
@@ -207,7 +214,7 @@ static double names(long seconds)
 {
     static char texts[NAMES][16];
     pthread_t threads[NAMES];
-    bool api = strcmp(kind, "snib-api") == 0;
+    bool api = ends_with("-api");
     atomic_store(&running, NAMES);
     for (int i = 0; i < NAMES; i++) {
         snprintf(texts[i], sizeof texts[i], "names-%d", i);
@@ -285,7 +292,8 @@ int main(int argc, char **argv)
     if (strncmp(kind, "snib", 4) == 0) {
         char url[128];
         snib_error error;
-        snprintf(url, sizeof url, "redis://%s?quarantine=no", address);
+        snprintf(url, sizeof url, "redis://%s?quarantine=no%s", address,
+                 strncmp(kind, "snib-plain", 10) == 0 ? "&layout=plain" : "");
         if (snib_open(&client, url, &error) < 0) {
             die("%s", error.message);
         }
