@@ -8,8 +8,8 @@ export PREFIX LIBDIR DESTDIR JOBS
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := all
-.PHONY: all demo test test-full soak mutants coverage lint format bench bench-peers interop install \
-    uninstall deb clean help
+.PHONY: all demo test test-full soak mutants coverage lint format bench bench-peers interop \
+    interop-brief install uninstall deb clean help
 
 all: ## build everything, tests too, into build/release
 	@tools/build release
@@ -55,6 +55,10 @@ interop: all ## share locks with clients of other libraries, as far as their lan
 	@tools/install-packages test
 	@tools/peers tests/interop
 
+interop-brief: all ## the same in six minutes; who cannot be fetched by then is skipped
+	@tools/install-packages test
+	@BRIEF=1 tools/peers tests/interop
+
 bench-peers: all ## measure beside clients of other libraries
 	@tools/install-packages test
 	@tools/peers bench/peers
@@ -76,4 +80,4 @@ clean: ## remove everything that was built
 	@rm -rf build
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
