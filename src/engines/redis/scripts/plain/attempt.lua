@@ -39,5 +39,6 @@ if owner == id then
     call('PEXPIRE', fence, retention + ttl)
     return struct.pack('<BI8I4I4I8', 72, token + 0, left, 1, now)
 end
+--@include ../busy.lua
 return struct.pack('<BBI4I8I4I8', 66, 0, 0, (token or 0) + 0, left, now) ..
     (info or 'another-program ')

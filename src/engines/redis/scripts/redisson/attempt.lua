@@ -47,4 +47,5 @@ if h[1] then
     call('PEXPIRE', key, left > 0 and left or 1)
     return struct.pack('<BI8I4I4I8', 72, (token or 1) + 0, left, 1, now)
 end
+--@include ../busy.lua
 return struct.pack('<BBI4I8I4I8', 66, 0, 0, (token or 0) + 0, left, now) .. (info or 'redisson ')

@@ -59,4 +59,5 @@ if mode == 'write' then
 elseif mode == 'read' then
     token, info = (call('GET', KEYS[3]) or 0) + 0, 'readers '
 end
+--@include ../busy.lua
 return struct.pack('<BBI4I8I4I8', 66, 0, 0, token, math.max(rest, 0), now) .. info
