@@ -224,6 +224,20 @@ static void get(struct call *c)
     }
 }
 
+/* Of what is no string: nothing, as if it were not there. */
+static void mget(struct call *c)
+{
+    answer_array(c->out, (size_t)c->argc - 1);
+    for (int i = 1; i < c->argc; i++) {
+        const struct key *k = keys_find(model_keys(c), c->argv[i], model_now_ms(c->model));
+        if (k && k->sort == STRING) {
+            answer_text(c->out, of(&k->fields[0].value));
+        } else {
+            answer_nil(c->out);
+        }
+    }
+}
+
 static void put(struct call *c, struct arg value, int64_t expires_ms, bool keep)
 {
     struct key *k = keys_find(model_keys(c), c->argv[1], model_now_ms(c->model));
@@ -451,6 +465,26 @@ static void subscribe(struct call *c)
     }
 }
 
+static void unsubscribe(struct call *c)
+{
+    struct peer *p = c->peer;
+    for (int i = 1; i < c->argc; i++) {
+        for (int k = 0; k < p->channel_count; k++) {
+            if (p->channels[k].size == c->argv[i].size &&
+                memcmp(p->channels[k].at, c->argv[i].at, c->argv[i].size) == 0) {
+                bytes_free(&p->channels[k]);
+                p->channels[k] = p->channels[--p->channel_count];
+                p->channels[p->channel_count] = (struct bytes){0};
+                break;
+            }
+        }
+        answer_array(c->out, 3);
+        answer_text(c->out, (struct arg){"unsubscribe", 11});
+        answer_text(c->out, c->argv[i]);
+        answer_number(c->out, p->channel_count);
+    }
+}
+
 static void ping(struct call *c)
 {
     if (c->peer && c->peer->channel_count > 0) {
@@ -568,6 +602,7 @@ static const struct command commands[] = {
     {"pubsub", -2, ALWAYS, numsub},
     {"publish", 3, ALWAYS, publish},
     {"get", 2, 0, get},
+    {"mget", -2, 0, mget},
     {"set", -3, WRITES | GROWS, set},
     {"del", -2, WRITES, del},
     {"hmset", -4, WRITES | GROWS, hset},
@@ -593,6 +628,7 @@ static const struct command commands[] = {
     {"dbsize", 1, 0, dbsize},
     {"flushall", -1, WRITES, flush},
     {"subscribe", -2, OUTSIDE | ALWAYS, subscribe},
+    {"unsubscribe", -2, OUTSIDE | ALWAYS, unsubscribe},
     {"ping", -1, 0, ping},
     {"info", -1, ALWAYS, info},
     {"config", -2, OUTSIDE | ALWAYS, config},

@@ -73,6 +73,25 @@ DIRECTED(after_a_failover_the_inbox_follows_the_commands)
     finish();
 }
 
+/* Nobody stands in line there, so nothing that a waiter asks for would be written. */
+DIRECTED(who_waits_beside_other_programs_leaves_a_former_master)
+{
+    for (int row = SNIB__LAYOUT_PLAIN; row <= SNIB__LAYOUT_RWLOCK; row++) {
+        struct config c = plain(2, 30000);
+        c.quarantine = false;
+        c.layout = (enum snib__layout_row)row;
+        world_begin(&c);
+        struct ask *first = get_x(0);
+        struct ask *second = ask_x(1);
+        world_for(100);
+        servers_fail_over(false); /* the former one still has the lock of the first */
+        give_back(first);
+        world_for(6000);
+        SIM_CHECK(second->lease, "%s: who waits asks a former master on and on", layout()->name);
+        finish();
+    }
+}
+
 /* It has become a replica, and what it has may be old: it does not say "yours already". */
 static void ask_former_master(int mode)
 {

@@ -73,7 +73,7 @@ size_t key_bytes(const struct key *);
 
 /* ---- The server ------------------------------------------------------------------------- */
 
-enum { DATABASES = 4, CHANNELS = 4, PEERS = 256 };
+enum { DATABASES = 4, CHANNELS = 16, PEERS = 256 };
 
 /* The server's side of a connection. */
 struct peer {

@@ -244,11 +244,12 @@ static struct arg some_time(void)
 static void one_by_dice(void)
 {
     static const char *const names[] = {
-        "HSET",   "HSET", "HSET",    "HMSET",     "HSETNX",    "HGET",        "HMGET",   "HGETALL",
-        "HDEL",   "HDEL", "HEXISTS", "HLEN",      "HSTRLEN",   "HINCRBY",     "HKEYS",   "HVALS",
-        "GET",    "SET",  "SET",     "STRLEN",    "INCR",      "INCRBY",      "DEL",     "EXISTS",
-        "UNLINK", "TYPE", "PERSIST", "PEXPIREAT", "PEXPIREAT", "PEXPIRETIME", "PUBLISH", "PUBSUB",
-        "NOSUCH", "hset", "SCRIPT",  "PING",      "FLUSHALL",  "EXPIRE",      "PTTL"};
+        "HSET",      "HSET",      "HSET",        "HMSET",   "HSETNX", "HGET",    "HMGET",
+        "HGETALL",   "HDEL",      "HDEL",        "HEXISTS", "HLEN",   "HSTRLEN", "HINCRBY",
+        "HKEYS",     "HVALS",     "GET",         "MGET",    "SET",    "SET",     "STRLEN",
+        "INCR",      "INCRBY",    "DEL",         "EXISTS",  "UNLINK", "TYPE",    "PERSIST",
+        "PEXPIREAT", "PEXPIREAT", "PEXPIRETIME", "PUBLISH", "PUBSUB", "NOSUCH",  "hset",
+        "SCRIPT",    "PING",      "FLUSHALL",    "EXPIRE",  "PTTL"};
     struct arg argv[8];
     const char *name = SOME(names);
     int argc = 1;

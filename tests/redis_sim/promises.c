@@ -90,7 +90,10 @@ static void check_exclusion(int name)
         }
         /* Of what was forgotten the next token is only at least the clock, which may be behind. */
         bool forgotten = h->since.boot_ns <= beliefs[name][i].machine->lost_ns[name];
-        if (forgotten && world.config.step_back) {
+        SIM_CHECK(forgotten || !stranger_believes(name), /* others have no quarantine */
+                  "machine %d and another program believe to have %s",
+                  beliefs[name][i].machine->index, name_text(name));
+        if (forgotten && (world.config.step_back || layout()->counts)) {
             continue;
         }
         if (mode == SNIB_EXCLUSIVE && world.top_token[name] != h->token) {
@@ -113,7 +116,9 @@ static int64_t idle_bound_ns(bool ran_out)
 {
     const struct config *c = &world.config;
     if (c->clean) {
-        return (16 * c->delay_ms + 4 * c->lag_ms + 40 + (ran_out ? 1300 : 0)) * MS;
+        /* Some other programs do not tell, either. */
+        bool quiet = ran_out || c->strangers;
+        return (16 * c->delay_ms + 4 * c->lag_ms + 40 + (quiet ? 1300 : 0)) * MS;
     }
     return (5000 + 1300 + 2 * c->timeout_ms + 20 * c->delay_ms) * MS;
 }
@@ -160,7 +165,9 @@ static void check_keys(void)
     for (int i = 0; i < DATABASES; i++) {
         keys += m->databases[i].count;
     }
-    SIM_CHECK(keys <= (size_t)world.config.names, "%zu keys for %d names", keys,
+    static const size_t most[SNIB__LAYOUTS] = {1, 2, 3, 8};
+    size_t each = most[world.config.layout];
+    SIM_CHECK(keys <= each * (size_t)world.config.names, "%zu keys for %d names", keys,
               world.config.names);
     SIM_CHECK(m->calls_most <= 1200, "a script made %u calls", m->calls_most);
 }
@@ -222,6 +229,30 @@ static void take_turn(int name)
     }
 }
 
+/* What is kept beside the keys of other programs goes by itself, but for Redisson's counters. */
+static void check_kept(void)
+{
+    static const char counter[] = "redisson_lock_token:";
+    const struct config *c = &world.config;
+    const struct model *m = &master()->model;
+    for (int i = 0; i < DATABASES; i++) {
+        for (size_t n = 0; n < m->databases[i].count; n++) {
+            const struct key *k = &m->databases[i].keys[n];
+            bool counts = layout()->counts && k->name.size > sizeof counter &&
+                          memcmp(k->name.at, counter, sizeof counter - 1) == 0;
+            int64_t left_ms = k->expires_ms - model_now_ms(m);
+            if (k->expires_ms > 0 && left_ms <= 0) {
+                continue; /* over, and not looked at since */
+            }
+            int64_t most_ms = c->retention_ms + c->max_lease_ms * 2 + 125000 + world.set_back_ms;
+            SIM_CHECK(counts || (k->expires_ms > 0 && left_ms <= most_ms), "%.*s stays for %lld ms",
+                      (int)k->name.size, k->name.at, (long long)left_ms);
+            SIM_CHECK(k->count == 1 && key_bytes(k) < 4000, "%.*s has %zu bytes", (int)k->name.size,
+                      k->name.at, key_bytes(k));
+        }
+    }
+}
+
 /* Everybody left. When all that may still be under way is over, one more comes and goes: then a
  * name is a few fields, which go by themselves. */
 void check_left_over(void)
@@ -231,6 +262,10 @@ void check_left_over(void)
     for (int name = 0; name < c->names; name++) {
         take_turn(name);
         struct key *k = key_of(name);
+        if (c->layout != SNIB__LAYOUT_NATIVE) {
+            SIM_CHECK(!k, "%s is still there", name_text(name));
+            check_kept();
+        }
         if (k) {
             SIM_CHECK(k->count <= 4 && key_bytes(k) <= 13000,
                       "%zu fields, %zu bytes are left of %s", k->count, key_bytes(k),

@@ -5,8 +5,6 @@
  */
 #include "world.h"
 
-#include "engines/redis/layout.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -60,16 +58,15 @@ static struct keyspace *keys_at(struct site *s)
     return &s->model.databases[world.config.database ? 3 : 0];
 }
 
-const char *key_name(int name)
+const struct snib__layout *layout(void)
 {
-    static char text[40];
-    snprintf(text, sizeof text, "snib:{%s}", name_text(name));
-    return text;
+    return &snib__layouts[world.config.layout];
 }
 
 struct key *key_of(int name)
 {
-    const char *text = key_name(name);
+    char text[SNIB__KEY_MAX];
+    layout()->key(text, layout()->prefix, name_text(name));
     return keys_find(keys_at(master()), (struct arg){text, strlen(text)},
                      model_now_ms(&master()->model));
 }
@@ -85,11 +82,31 @@ static void add_holder(void *arg, const snib_seen *seen)
     }
 }
 
+/* What the server says to one of the commands that read a lock, even while it answers nobody. */
+static const struct bytes *look_by_command(int name, unsigned look)
+{
+    static struct bytes out;
+    struct snib__command command;
+    struct snib__wish wish = {.prefix = layout()->prefix, .name = name_text(name)};
+    struct arg argv[SNIB__COMMAND_MOST];
+    struct peer asker = {.allowed = true, .database = world.config.database ? 3 : 0};
+    bool busy = master()->model.busy, loading = master()->model.loading;
+    layout()->inspect(&command, &wish, look);
+    for (int i = 0; i < command.argc; i++) {
+        argv[i] = (struct arg){command.argv[i], command.sizes[i]};
+    }
+    out.size = 0;
+    master()->model.busy = master()->model.loading = false;
+    model_run(&master()->model, &asker, command.argc, argv, &out);
+    master()->model.busy = busy;
+    master()->model.loading = loading;
+    return &out;
+}
+
 /* As the engine itself reads the key, whatever is in it. */
 const struct truth *truth_of(int name)
 {
     struct truth *t = &world.truth[name];
-    const struct snib__layout *layout = &snib__layouts[SNIB__LAYOUT_NATIVE];
     const struct key *k = key_of(name);
     uint64_t version = k ? k->version : 0;
     if (version == t->version && version) {
@@ -99,29 +116,21 @@ const struct truth *truth_of(int name)
     if (!k) {
         return t;
     }
-    static struct bytes out;
     const struct snib__reply *reply;
+    int64_t numbers[SNIB__LOOKS] = {0};
     int64_t ahead_ms = model_now_ms(&master()->model) - snib__now().boot_ns / MS;
     struct snib__server_clock clock = {.known = true, .low_ms = ahead_ms, .high_ms = ahead_ms};
-    struct snib__command command;
-    struct snib__wish wish = {.prefix = "snib", .name = name_text(name)};
-    struct arg argv[SNIB__COMMAND_MOST];
-    struct peer asker = {.allowed = true, .database = world.config.database ? 3 : 0};
-    bool busy = master()->model.busy, loading = master()->model.loading;
-    layout->inspect(&command, &wish, 0);
-    for (int i = 0; i < command.argc; i++) {
-        argv[i] = (struct arg){command.argv[i], command.sizes[i]};
-    }
-    out.size = 0;
-    master()->model.busy = master()->model.loading = false;
-    model_run(&master()->model, &asker, command.argc, argv, &out);
-    master()->model.busy = busy;
-    master()->model.loading = loading;
     struct snib__reader *reader = snib__reader_new();
-    CHECK(reader && snib__reader_feed(reader, out.at, out.size));
-    CHECK_INT(snib__reader_next(reader, &reply), ==, 1);
-    int code = layout->show(reply, (const int64_t[SNIB__LOOKS]){0}, name_text(name), &clock,
-                            add_holder, t);
+    CHECK(reader != NULL);
+    for (unsigned look = 0; look < layout()->looks; look++) {
+        const struct bytes *out = look_by_command(name, look);
+        CHECK(snib__reader_feed(reader, out->at, out->size));
+        CHECK_INT(snib__reader_next(reader, &reply), ==, 1);
+        if (look + 1 < layout()->looks) {
+            numbers[look] = reply->integer;
+        }
+    }
+    int code = layout()->show(reply, numbers, name_text(name), &clock, add_holder, t);
     CHECK(code == 0 || code == SNIB_EKIND);
     snib__reader_free(reader);
     return t;
@@ -161,8 +170,9 @@ void rupture(int name, bool forgotten_only)
             m->rupture_ns[name] = m->boot_ns;
         }
     }
-    if (!forgotten_only || world.config.step_back) { /* at least the clock, which may be behind */
-        world.top_token[name] = 0;
+    stranger_rupture(name);
+    if (!forgotten_only || world.config.step_back || layout()->counts) {
+        world.top_token[name] = 0; /* at least the clock, which may be behind; or counted anew */
     }
 }
 

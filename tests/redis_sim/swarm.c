@@ -51,6 +51,19 @@ static void draw_users(struct config *c)
     c->gap_ms = c->ttl_ms / (chance(50) ? 4 : 20);
 }
 
+void fit_layout(struct config *c, enum snib__layout_row row)
+{
+    c->layout = row;
+    if (row == SNIB__LAYOUT_NATIVE) {
+        return;
+    }
+    c->strangers = c->seed % 2;
+    c->shared = c->mismatch = 0;
+    for (int i = 0; i < NAMES; i++) {
+        c->permits[i] = 0;
+    }
+}
+
 void draw_config(struct config *c, uint64_t seed)
 {
     static const int64_t ttls_ms[] = {1000, 3000, 3000, 10000};

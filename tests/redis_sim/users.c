@@ -54,7 +54,8 @@ static bool may_fail_with(const struct ask *ask, int code)
 /* Whoever was in line before another came is served before. */
 static void check_order(const struct ask *ask)
 {
-    if (!world.config.clean || world.config.passing || ask->options.mode != SNIB_EXCLUSIVE) {
+    if (!world.config.clean || world.config.passing || layout()->lacks & SNIB_TRAIT_FAIR ||
+        ask->options.mode != SNIB_EXCLUSIVE) {
         return;
     }
     for (int i = 0; i < world.config.machines; i++) {

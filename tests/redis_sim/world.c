@@ -194,6 +194,8 @@ static void happen(const struct event *e)
         if (!m->client && !world.calm) {
             machine_open(m);
         }
+    } else if (e->kind == STRANGER) {
+        stranger_event(e);
     } else if (m->paused) {
         post(e, m->resume_ns + span_ns(50));
     } else {
@@ -403,10 +405,10 @@ void machine_open(struct machine *m)
     snib_error error;
     snprintf(url, sizeof url,
              "redis://%sserver:1%s?ttl=%lldms&timeout=%lldms&max-lease=%lldms&connect=1h"
-             "&retention=%lldms&quarantine=%s&passing=%s",
+             "&retention=%lldms&quarantine=%s&passing=%s&layout=%s",
              c->password ? ":secret@" : "", c->database ? "/3" : "", (long long)c->ttl_ms,
              (long long)c->timeout_ms, (long long)c->max_lease_ms, (long long)c->retention_ms,
-             c->quarantine ? "yes" : "no", c->passing ? "yes" : "no");
+             c->quarantine ? "yes" : "no", c->passing ? "yes" : "no", layout()->name);
     note(m->index, "opens %s", url);
     enter(m);
     m->life++;
@@ -564,7 +566,9 @@ void world_calm(void)
     for (int i = 0; i < SERVERS; i++) {
         world.servers[i].model.full = false;
     }
-    int64_t bound = world.now_ns + (20 * c->ttl_ms + 4 * c->max_lease_ms + 60000) * MS;
+    /* Beside other programs the lock of a dead one lives longer by what the clock was set back. */
+    int64_t back_ms = c->layout == SNIB__LAYOUT_NATIVE ? 0 : world.set_back_ms;
+    int64_t bound = world.now_ns + (20 * c->ttl_ms + 4 * c->max_lease_ms + 60000 + back_ms) * MS;
     while (!users_idle()) {
         SIM_CHECK(world_step(bound), "not all waits have ended: %s", whats_left());
     }
@@ -589,10 +593,11 @@ void world_end(void)
     snib__random_replace(NULL);
 }
 
-void world_run(uint64_t seed)
+void world_run(uint64_t seed, enum snib__layout_row row)
 {
     struct config config;
     draw_config(&config, seed);
+    fit_layout(&config, row);
     config.show = check_option("show") != NULL;
     world_begin(&config);
     for (int i = 0; i < config.machines; i++) {
@@ -600,6 +605,7 @@ void world_run(uint64_t seed)
         post(&event, world.now_ns + span_ns(config.gap_ms));
     }
     fault_later();
+    strangers_begin();
     while (asks_left() && world.steps < 4000) {
         world_step(SNIB__NEVER);
     }

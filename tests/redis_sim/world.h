@@ -14,6 +14,7 @@
  *   servers.c     two servers, one of them the master: restarts, failovers, refusals
  *   faults.c      what happens to machines, connections and servers
  *   users.c       programs that acquire, look, break, cancel, release, close, die
+ *   strangers.c   other programs that share a lock, in the layouts that they know
  *   promises.c    what must be true after every step; what must be left at the end: nothing
  *   trace.c       what happened, for the reader of a failure
  *   swarm.c       a world for each seed
@@ -26,6 +27,7 @@
 
 #include "core/client.h"
 #include "core/validity.h"
+#include "engines/redis/layout.h"
 #include "engines/redis/session.h"
 
 #include "check.h"
@@ -41,6 +43,8 @@ enum { MACHINES = 4, NAMES = 2, ASKS = 8, SERVERS = 2, WIRES = 4096, HOLDERS = 3
 
 struct config {
     uint64_t seed;
+    enum snib__layout_row layout;
+    bool strangers; /* another program wants the locks, too */
     bool show, scripted;
     bool clean; /* no trouble: nothing may be lost, nobody may wait for long, all in order */
     int machines, names, asks;
@@ -147,6 +151,7 @@ enum event_kind {
     CANCEL,
     LOOK,
     GIVE_BACK,
+    STRANGER,
     FAULT,
     RESUME,
     REOPEN,
@@ -166,8 +171,17 @@ struct event {
     size_t size;
 };
 
+/* Another program and one name. */
+struct stranger {
+    bool holds, leaves; /* leaves: dies without giving it back */
+    int64_t until_ns;   /* true time: it believes until then; 0: it does not */
+    unsigned turns;
+    char secret[24];
+};
+
 struct world {
     struct config config;
+    struct stranger strangers[NAMES];
     uint64_t dice, random;
     int64_t now_ns;
     bool calm, blocking;
@@ -200,7 +214,7 @@ int64_t span_ns(int64_t most_ms);
 int64_t even_ns(int64_t most_ms);
 void world_begin(const struct config *);
 void world_end(void);
-void world_run(uint64_t seed);
+void world_run(uint64_t seed, enum snib__layout_row);
 bool world_step(int64_t limit_ns);
 void world_for(int64_t ms);
 void world_calm(void);
@@ -242,7 +256,7 @@ void servers_fail_over(bool lagging);
 void site_event(const struct event *);
 const struct truth *truth_of(int name);
 struct key *key_of(int name);
-const char *key_name(int name);
+const struct snib__layout *layout(void);
 void rupture(int name, bool forgotten_only);
 
 /* faults.c */
@@ -259,6 +273,12 @@ bool users_idle(void);
 void break_lock(struct machine *, int name, bool seize);
 void look(struct ask *);
 
+/* strangers.c */
+void strangers_begin(void);
+void stranger_event(const struct event *);
+void stranger_rupture(int name);
+bool stranger_believes(int name);
+
 /* promises.c */
 bool believes(const struct snib__hold *, const struct machine *);
 void check_world(void);
@@ -266,6 +286,7 @@ void check_left_over(void);
 
 /* swarm.c */
 void draw_config(struct config *, uint64_t seed);
+void fit_layout(struct config *, enum snib__layout_row); /* what it cannot do is left out */
 
 /* trace.c */
 void note(int machine, const char *format, ...) __attribute__((format(printf, 2, 3)));
