@@ -94,7 +94,7 @@ TEST_CASE(the_same_seed_gives_the_same_run, 60, no_seed)
 TEST_CASE(schedules_that_once_failed_keep_the_promises, 60, no_seed)
 {
     static const uint64_t seeds[] = {300000048, 5040875,   209016991, 300020690, 101146250,
-                                     2024426,   101899308, 3189953,   103178189};
+                                     2024426,   101899308, 3189953,   103178189, 182004721};
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
         world_run(seeds[i], SNIB__LAYOUT_NATIVE);
     }
