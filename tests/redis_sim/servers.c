@@ -116,7 +116,7 @@ const struct truth *truth_of(int name)
     if (!k) {
         return t;
     }
-    const struct snib__reply *reply;
+    const struct snib__reply *reply = NULL;
     int64_t numbers[SNIB__LOOKS] = {0};
     int64_t ahead_ms = model_now_ms(&master()->model) - snib__now().boot_ns / MS;
     struct snib__server_clock clock = {.known = true, .low_ms = ahead_ms, .high_ms = ahead_ms};
@@ -130,6 +130,7 @@ const struct truth *truth_of(int name)
             numbers[look] = reply->integer;
         }
     }
+    CHECK(reply != NULL);
     int code = layout()->show(reply, numbers, name_text(name), &clock, add_holder, t);
     CHECK(code == 0 || code == SNIB_EKIND);
     snib__reader_free(reader);
