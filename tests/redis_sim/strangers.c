@@ -11,18 +11,18 @@
 
 #include <stdio.h>
 
+/* To the same effect as theirs. */
 static const char redis_py_release[] =
-    "local token = redis.call('get', KEYS[1]) if not token or token ~= ARGV[1] then return 0 end "
-    "redis.call('del', KEYS[1]) return 1";
+    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('DEL', KEYS[1])";
 static const char redisson_lock[] =
-    "if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) "
-    "then redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); "
-    "return nil; end; return redis.call('pttl', KEYS[1]);";
+    "local left = redis.call('PTTL', KEYS[1]) "
+    "if left ~= -2 and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return left end "
+    "redis.call('HINCRBY', KEYS[1], ARGV[2], 1) redis.call('PEXPIRE', KEYS[1], ARGV[1]) "
+    "return false";
 static const char redisson_unlock[] =
-    "if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil; end; "
-    "local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1); "
-    "if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); return 0; else "
-    "redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); return 1; end;";
+    "if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return false end "
+    "if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then return 0 end "
+    "redis.call('DEL', KEYS[1]) redis.call('PUBLISH', KEYS[2], ARGV[1]) return 1";
 
 /* The first byte of the answer and what comes behind it; "": the server does not answer. */
 static const char *run(const char *const words[], int count)
@@ -66,19 +66,17 @@ static void take(struct stranger *s, int name, const char *key)
 
 static void give(struct stranger *s, int name, const char *key)
 {
-    char ttl[24], channels[SNIB__CHANNELS][SNIB__KEY_MAX];
+    char channels[SNIB__CHANNELS][SNIB__KEY_MAX];
     layout()->channels(channels, layout()->prefix, "0", name_text(name));
-    snprintf(ttl, sizeof ttl, "%lld", (long long)world.config.ttl_ms);
     bool believed = stranger_believes(name);
     s->until_ns = 0;
     s->holds = false;
     if (s->leaves) {
         return;
     }
-    const char *answer =
-        world.config.layout == SNIB__LAYOUT_REDISSON
-            ? RUN("EVAL", redisson_unlock, "2", key, channels[0], "0", ttl, s->secret)
-            : RUN("EVAL", redis_py_release, "1", key, s->secret);
+    const char *answer = world.config.layout == SNIB__LAYOUT_REDISSON
+                             ? RUN("EVAL", redisson_unlock, "2", key, channels[0], "0", s->secret)
+                             : RUN("EVAL", redis_py_release, "1", key, s->secret);
     note(-1, "another program gives %s back: %.3s", name_text(name), answer);
     bool refused = answer[0] == '\0' || answer[0] == '-';
     SIM_CHECK(!believed || refused || world.seizing[name] || strncmp(answer, ":1", 2) == 0,
