@@ -7,16 +7,6 @@
 
 #include <stdio.h>
 
-enum { TERM = 5 };
-
-static struct snib__instant ago(int64_t ms)
-{
-    struct snib__instant now = snib__now();
-    now.boot_ns -= ms * SNIB__MS;
-    now.raw_ns -= ms * SNIB__MS;
-    return now;
-}
-
 static void begin(void)
 {
     struct snib__claim *claims[] = {&claim};
@@ -24,28 +14,6 @@ static void begin(void)
     CHECK(grant(60));
     etcd_claims_renew(claims, 1);
     CHECK(waiting("LeaseKeepAlive") != NULL && waiting("Txn") != NULL);
-}
-
-/* The keep-alive is answered, and had been sent so long ago. */
-static void keep_in(uint64_t term, int64_t sent_ms, int64_t ttl_s)
-{
-    struct etcd_call *k = waiting("LeaseKeepAlive");
-    Pb__LeaseKeepAliveResponse kept = PB__LEASE_KEEP_ALIVE_RESPONSE__INIT;
-    Pb__Header header = PB__HEADER__INIT;
-    header.raft_term = term;
-    kept.header = &header;
-    kept.id = state.lease->id;
-    kept.ttl = ttl_s;
-    k->first_sent = k->sent = ago(sent_ms);
-    k->message(k, &kept.base);
-    snib__list_remove(&k->place); /* the stream is over */
-    k->end(k);
-    etcd_call_free(k);
-}
-
-static void keep(int64_t sent_ms, int64_t ttl_s)
-{
-    keep_in(TERM, sent_ms, ttl_s);
 }
 
 /* The look shows a key that was made at that revision, and what stands in it; 0: no key. */

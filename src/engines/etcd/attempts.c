@@ -146,6 +146,7 @@ static void grant(struct etcd *e, struct etcd_claim *b)
 /* Nobody is ahead. */
 static void come_in(struct etcd *e, struct etcd_claim *b)
 {
+    b->clear = true;
     if (b->with_keep && b->lease->keeping > 0) {
         return; /* etcd_attempt_kept goes on */
     }
@@ -154,7 +155,7 @@ static void come_in(struct etcd *e, struct etcd_claim *b)
 
 void etcd_attempt_kept(struct etcd *e, struct etcd_claim *b)
 {
-    if (b->phase == ETCD_ASKED && !b->asking && b->with_keep) {
+    if (b->phase == ETCD_ASKED && b->clear) {
         come_in(e, b);
     }
 }
@@ -509,6 +510,7 @@ void etcd_attempt_ask(struct etcd *e, struct etcd_claim *b)
     bool first = b->phase != ETCD_ASKED;
     b->phase = ETCD_ASKED;
     b->mine = 0;
+    b->clear = false;
     b->asking = true;
     if (snib__elapsed_ns(l->since, snib__now()) > l->granted_ms * SNIB__MS / 8 && l->keeping == 0) {
         b->with_keep = etcd_lease_keep(e, &l->id, 1);

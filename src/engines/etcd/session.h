@@ -88,6 +88,7 @@ struct etcd_claim {
     bool loose;     /* go without the check of kinds: something alien is below the name */
     bool noted;     /* the last token is on record */
     bool with_keep; /* the attempt sent a keep-alive: wait for that, too */
+    bool clear;     /* nobody is ahead: it is only that keep-alive that is waited for */
     bool asking;    /* the attempt is under way */
     bool listing;   /* somebody looks who is ahead */
     int64_t seen;   /* the revision that `ahead` is of, before deletions seen since */
