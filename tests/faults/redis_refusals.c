@@ -171,7 +171,7 @@ static redisContext *first_raw, *second_raw;
 static bool has_key(void *arg)
 {
     (void)arg;
-    return raw_number(second_raw, "EXISTS snib:{report}") == 1;
+    return raw_number(second_raw, "EXISTS snib:{report} report") == 1;
 }
 
 static void begin_pair(void)
@@ -212,6 +212,47 @@ TEST(safety_47_a_release_refused_by_a_former_master_reaches_the_new_one)
     CHECK_OK(try_it(other, "report", &error), error.message);
     snib_close(other);
     snib_close(client);
+}
+
+static bool was_granted(void *arg)
+{
+    _Atomic(snib_lease *) *lease = arg;
+    return atomic_load(lease) != NULL;
+}
+
+/* Nobody stands in line there, and nothing that a waiter asks for would be written. */
+static void leave_a_former_master(const char *with)
+{
+    begin_pair();
+    snib *client = client_of(url_of(proxy.port, with));
+    snib *other = client_of(url_of(proxy.port, with));
+    snib_options options = SNIB_OPTIONS;
+    _Atomic(snib_lease *) waited = NULL;
+    snib_error error = {0};
+    snib_lease *lease = take(client, "report", NULL);
+    options.wait_ms = -1;
+    CHECK_OK(snib_acquire_async(NULL, other, "report", &options, note_grant, &waited, &error),
+             error.message);
+    CHECK(check_until(has_key, NULL, PATIENCE_MS));
+    raw_number(second_raw, "REPLICAOF NO ONE");
+    raw_number(first_raw, "REPLICAOF 127.0.0.1 1"); /* what it has, it keeps */
+    proxy_target(&proxy, second.port);
+    CHECK_OK(snib_release(&lease, &error), error.message);
+    CHECK(check_until(was_granted, &waited, PATIENCE_MS));
+    lease = atomic_load(&waited);
+    give(&lease);
+    snib_close(other);
+    snib_close(client);
+}
+
+TEST(who_waits_in_the_layout_plain_leaves_a_former_master)
+{
+    leave_a_former_master("layout=plain");
+}
+
+TEST(who_waits_without_scripts_leaves_a_former_master)
+{
+    leave_a_former_master("layout=plain&scripts=no");
 }
 
 /* The address leads to the replica before that is promoted, as it does in most failovers. */

@@ -3,7 +3,10 @@
  * Steps: what a script would do, without scripts.
  *
  *     WATCH lock fence        from now on, whoever touches them spoils what follows
- *     MGET, PTTL, TIME        and now the plan decides
+ *     MGET, PTTL              what there is
+ *     DEL of nothing          for an attempt: a server that has become a replica refuses that, and
+ *                             what it has may be old (scripts/busy.lua)
+ *     TIME                    and now the plan decides
  *     MULTI ... EXEC          all of it, or nothing
  *
  * One exchange at a time on a connection: EXEC ends every WATCH there is, so that two of them would
@@ -29,7 +32,7 @@
 #define ROUNDS_MOST 200
 
 /* In this order on the wire; what is written comes between MULTI and EXEC. */
-enum step { WATCH, READ, LEFT, TIME, MULTI, WRITE, EXEC };
+enum step { WATCH, READ, LEFT, PROVE, TIME, MULTI, WRITE, EXEC };
 
 struct snib__exchange {
     struct snib__list in_session;
@@ -131,6 +134,7 @@ static void look(struct snib__redis *r, struct snib__exchange *x)
 {
     char lock[SNIB__KEY_MAX], fence[SNIB__KEY_MAX];
     struct snib__command command;
+    bool attempt = x->verb == SNIB__PLAN_ATTEMPT;
     forget_sight(x);
     x->error[0] = '\0';
     x->refused = 0;
@@ -141,6 +145,10 @@ static void look(struct snib__redis *r, struct snib__exchange *x)
     sent = sent && send_step(r, x, READ, &command, 0);
     snib__command_words(&command, "PTTL", lock, (char *)NULL);
     sent = sent && send_step(r, x, LEFT, &command, 0);
+    snib__command_begin(&command);
+    snib__command_text(&command, "DEL");
+    snib__command_format(&command, "%s:snib-fence", fence);
+    sent = sent && (!attempt || send_step(r, x, PROVE, &command, 0));
     snib__command_words(&command, "TIME", (char *)NULL);
     sent = sent && send_step(r, x, TIME, &command, 0);
     if (!sent) {
