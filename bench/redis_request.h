@@ -36,15 +36,4 @@ static inline struct request request_of(const char id[ID_SIZE], const char *inbo
     return r;
 }
 
-/* The same of the layout `plain`, as far as it is packed: for 30 s. */
-static inline struct request plain_request(void)
-{
-    struct request r;
-    char *to = snib__pack(r.bytes, 30000, 4); /* ttl */
-    to = snib__pack(to, 3600000, 4);          /* retention */
-    to = snib__pack(to, 0, 8);                /* not after */
-    r.size = (size_t)(to - r.bytes);
-    return r;
-}
-
 #endif

@@ -229,14 +229,13 @@ static void plain_pair(int layout, int i)
 {
     static long last;
     char id[40];
-    struct request r = plain_request();
     int name = i % NAMES;
     (void)layout;
     snprintf(id, sizeof id, "%034ld", ++last); /* one that was released is refused */
-    send_off("EVALSHA %s 2 q%d snib-fence:{q%d} %b %s %s", plain.attempt, name, name, r.bytes,
-             r.size, id, "vm:1234 nightly");
-    send_off("EVALSHA %s 2 q%d snib-fence:{q%d} %s snib:freed:q%d %b", plain.release, name, name,
-             id, name, r.bytes + 4, (size_t)4);
+    send_off("EVALSHA %s 2 q%d snib-fence:{q%d} 30000 3630000 0 %s %s", plain.attempt, name, name,
+             id, "vm:1234 nightly");
+    send_off("EVALSHA %s 2 q%d snib-fence:{q%d} %s snib:freed:q%d 3600000", plain.release, name,
+             name, id, name);
 }
 
 static void renewal(int layout, int i)

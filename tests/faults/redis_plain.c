@@ -278,13 +278,10 @@ TEST(a_lock_of_another_program_is_broken_by_force_only_without_scripts)
 
 static char attempt(int64_t not_after_ms)
 {
-    char numbers[16];
     const struct snib__script *script = &snib__plain_attempt_script;
-    (void)snib__pack(snib__pack(snib__pack(numbers, 30000, 4), 60000, 4), (uint64_t)not_after_ms,
-                     8);
     redisReply *reply =
-        redisCommand(raw, "EVAL %b 2 report snib-fence:{report} %b %s %s", script->text,
-                     script->size, numbers, sizeof numbers, ID, "me nothing");
+        redisCommand(raw, "EVAL %b 2 report snib-fence:{report} 30000 90000 %lld %s %s",
+                     script->text, script->size, (long long)not_after_ms, ID, "me nothing");
     CHECK(reply != NULL && reply->type == REDIS_REPLY_STRING);
     char letter = reply->str[0];
     freeReplyObject(reply);
@@ -293,16 +290,14 @@ static char attempt(int64_t not_after_ms)
 
 static char release(int64_t loose_ms)
 {
-    char retention[4], loose[8];
+    char loose[8];
     const struct snib__script *script = &snib__plain_release_script;
-    (void)snib__pack(retention, 60000, 4);
     (void)snib__pack(loose, (uint64_t)loose_ms, 8);
     redisReply *reply =
-        loose_ms ? redisCommand(raw, "EVAL %b 2 report snib-fence:{report} %s %s %b %b",
-                                script->text, script->size, ID, "channel", retention,
-                                sizeof retention, loose, sizeof loose)
-                 : redisCommand(raw, "EVAL %b 2 report snib-fence:{report} %s %s %b", script->text,
-                                script->size, ID, "channel", retention, sizeof retention);
+        loose_ms ? redisCommand(raw, "EVAL %b 2 report snib-fence:{report} %s %s 60000 %b",
+                                script->text, script->size, ID, "channel", loose, sizeof loose)
+                 : redisCommand(raw, "EVAL %b 2 report snib-fence:{report} %s %s 60000",
+                                script->text, script->size, ID, "channel");
     CHECK(reply != NULL && reply->type == REDIS_REPLY_STRING);
     char letter = reply->str[0];
     freeReplyObject(reply);

@@ -30,7 +30,7 @@ static bool number_of(struct arg a, int64_t *out)
     }
     errno = 0;
     *out = strtoll(text, &rest, 10);
-    return *rest == '\0' && errno == 0;
+    return rest == text + a.size && errno == 0;
 }
 
 static struct arg of(const struct bytes *b)
@@ -316,6 +316,38 @@ static void incrby(struct call *c)
     int n = snprintf(text, sizeof text, "%lld", (long long)now);
     put(c, (struct arg){text, (size_t)n}, 0, true);
     answer_number(c->out, now);
+}
+
+/* Over what is there, or behind it with zeros between. */
+static void setrange(struct call *c)
+{
+    struct key *k;
+    int64_t at = 0;
+    struct bytes whole = {0};
+    struct arg part = c->argv[3];
+    if (!number_of(c->argv[2], &at) || at < 0) {
+        answer_error(c->out, at < 0 ? "ERR offset is out of range" : NOT_A_NUMBER);
+        return;
+    }
+    if (!find(c, STRING, &k)) {
+        return;
+    }
+    size_t before = k ? k->fields[0].value.size : 0, start = (size_t)at;
+    if (part.size == 0) {
+        answer_number(c->out, (int64_t)before);
+        return;
+    }
+    bytes_add(&whole, k ? k->fields[0].value.at : "", start < before ? start : before);
+    while (whole.size < start) {
+        bytes_add(&whole, "", 1);
+    }
+    bytes_add(&whole, part.at, part.size);
+    if (whole.size < before) {
+        bytes_add(&whole, k->fields[0].value.at + whole.size, before - whole.size);
+    }
+    put(c, of(&whole), 0, true);
+    answer_number(c->out, (int64_t)whole.size);
+    bytes_free(&whole);
 }
 
 /* ---- Any key ---------------------------------------------------------------------------- */
@@ -604,6 +636,7 @@ static const struct command commands[] = {
     {"get", 2, 0, get},
     {"mget", -2, 0, mget},
     {"set", -3, WRITES | GROWS, set},
+    {"setrange", 4, WRITES | GROWS, setrange},
     {"del", -2, WRITES, del},
     {"hmset", -4, WRITES | GROWS, hset},
     {"hsetnx", 4, WRITES | GROWS, hsetnx},

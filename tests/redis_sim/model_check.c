@@ -249,7 +249,7 @@ static void one_by_dice(void)
         "HKEYS",     "HVALS",     "GET",         "MGET",    "SET",    "SET",     "STRLEN",
         "INCR",      "INCRBY",    "DEL",         "EXISTS",  "UNLINK", "TYPE",    "PERSIST",
         "PEXPIREAT", "PEXPIREAT", "PEXPIRETIME", "PUBLISH", "PUBSUB", "NOSUCH",  "hset",
-        "SCRIPT",    "PING",      "FLUSHALL",    "EXPIRE",  "PTTL"};
+        "SCRIPT",    "PING",      "FLUSHALL",    "EXPIRE",  "PTTL",   "SETRANGE"};
     struct arg argv[8];
     const char *name = SOME(names);
     int argc = 1;
@@ -285,6 +285,10 @@ static void one_by_dice(void)
             argv[argc++] = word("PXAT");
             argv[argc++] = chance(80) ? word("99999999999999") : some_value();
         }
+    } else if (strcmp(name, "SETRANGE") == 0) {
+        static const char *const places[] = {"0", "1", "5", "-1", "x"};
+        argv[argc++] = word(SOME(places));
+        argv[argc++] = some_value();
     } else if (strcmp(name, "PEXPIREAT") == 0) {
         argv[argc++] = chance(90) ? some_time() : some_value();
     } else if (strcmp(name, "EXPIRE") == 0) {

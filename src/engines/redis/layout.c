@@ -52,8 +52,9 @@ const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
             .recheck_ms = 1000,
             .behind_ms = 1000,
             .strangers_ms = 100,
-            .commands = "+evalsha +eval +mget +get +set +del +pexpire +pttl +time +publish "
-                        "+unsubscribe",
+            .commands =
+                "+evalsha +eval +mget +get +set +setrange +del +pexpire +pttl +time +publish "
+                "+unsubscribe",
             .commands_of_plan =
                 "+watch +multi +exec +mget +get +set +del +pexpire +pttl +time +publish "
                 "+unsubscribe",

@@ -76,10 +76,9 @@ static void add_channel(struct snib__command *c, const struct snib__wish *wish)
 void snib__plain_attempt(struct snib__command *c, const struct snib__wish *wish)
 {
     begin(c, &snib__plain_attempt_script, wish);
-    char *to = snib__pack(snib__command_room(c, 16), (uint64_t)wish->ttl_ms, 4);
-    to = snib__pack(to, (uint64_t)wish->retention_ms, 4);
-    (void)snib__pack(to, (uint64_t)wish->not_after_ms, 8);
-    snib__command_made(c, 16);
+    snib__command_number(c, wish->ttl_ms);
+    snib__command_number(c, wish->ttl_ms + wish->retention_ms);
+    snib__command_number(c, wish->not_after_ms);
     add_id(c, wish);
     snib__command_format(c, "%.180s %s", wish->who, wish->label);
 }
@@ -98,8 +97,7 @@ void snib__plain_release(struct snib__command *c, const struct snib__wish *wish)
     begin(c, &snib__plain_release_script, wish);
     add_id(c, wish);
     add_channel(c, wish);
-    (void)snib__pack(snib__command_room(c, 4), (uint64_t)wish->retention_ms, 4);
-    snib__command_made(c, 4);
+    snib__command_number(c, wish->retention_ms);
     if (wish->loose_ms) {
         (void)snib__pack(snib__command_room(c, 8), (uint64_t)wish->loose_ms, 8);
         snib__command_made(c, 8);

@@ -23,6 +23,7 @@ const struct snib__probe snib__plain_probes[] = {
     {.words = {"SET", "@", "probe", "PX", "1000"}},
     {.words = {"MGET", "@"}},
     {.words = {"GET", "@"}},
+    {.words = {"SETRANGE", "@", "0", "probe"}},
     SNIB__PROBES_OF_PEERS,
 };
 

@@ -2,14 +2,14 @@
 -- Acquire, or look who has it. Idempotent by owner id.
 --
 -- KEYS[1] the lock, a string   KEYS[2] its fence
--- ARGV[1] TTL RETENTION NOT-AFTER   ARGV[2] the owner id   ARGV[3] who and label
+-- ARGV[1] TTL   ARGV[2] TTL and RETENTION   ARGV[3] NOT-AFTER, 0: none; as text, which SET takes as it is
+-- ARGV[4] the owner id   ARGV[5] who and label
 --
 -- H token left span now | B more place token left now info | L now | D now
 
-local call, key, fence, id = redis.call, KEYS[1], KEYS[2], ARGV[2]
+local call, key, fence, id = redis.call, KEYS[1], KEYS[2], ARGV[4]
 --@include ../clock.lua
-local ttl, retention, limit = struct.unpack('<I4I4I8', ARGV[1])
-if limit > 0 and now > limit then
+if ARGV[3] ~= '0' and now > ARGV[3] + 0 then
     return struct.pack('<BI8', 76, now)
 end
 
@@ -21,13 +21,12 @@ if not v then
         return struct.pack('<BI8', 68, now) -- a release for this id has overtaken us
     end
     local token = last < us and us or last + 1
-    if not call('SET', key, string.format('snib:%s:%d ', id, token) .. ARGV[3], 'NX', 'PX',
-            ttl) then
+    if not call('SET', key, string.format('snib:%s:%d %s', id, token, ARGV[5]), 'NX', 'PX',
+            ARGV[1]) then
         return redis.error_reply('WRONGTYPE the key is no string') -- MGET does not tell
     end
-    last, broken, breaker = token, none, ''
-    --@include keep.lua
-    return struct.pack('<BI8I4I4I8', 72, token, ttl, 1, now)
+    call('SET', fence, struct.pack('<BI8c34c34B', 1, token, freed, none, 0) .. dead, 'PX', ARGV[2])
+    return struct.pack('<BI8I4I4I8', 72, token, ARGV[1], 1, now)
 end
 
 local owner, token, info = string.match(v, '^snib:(%x+):(%d+) (.*)$')
@@ -36,7 +35,7 @@ left = left > 0 and left or 0
 if owner == id then
     -- Ours already: say for how long, and add nothing. Not without a write: a server that has become a
     -- replica refuses that, and what it has may be old.
-    call('PEXPIRE', fence, retention + ttl)
+    call('PEXPIRE', fence, ARGV[2])
     return struct.pack('<BI8I4I4I8', 72, token + 0, left, 1, now)
 end
 --@include ../busy.lua
