@@ -257,7 +257,8 @@ TEST_LIMIT(behind_a_leader_that_is_cut_off_a_lock_ends_in_time, 260)
     snib_lease *lease = NULL;
     snib_options options = waiting(180000); /* they may take minutes to ask each other again */
     options.flags = SNIB_RETRY;             /* there is no quorum until they have elected one */
-    CHECK_INT(snib_acquire(&lease, client, "report", &options, NULL), ==, SNIB_OK);
+    snib_error error = {0};
+    CHECK_OK(snib_acquire(&lease, client, "report", &options, &error), error.message);
     believe(holder->log, lease, 500000000, NULL);
     give(&lease);
     check_flag_set(&holder->stop);
