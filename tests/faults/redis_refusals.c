@@ -220,6 +220,13 @@ static bool was_granted(void *arg)
     return atomic_load(lease) != NULL;
 }
 
+static bool is_awaited(void *arg)
+{
+    (void)arg;
+    return raw_number(first_raw, "EVAL %s 1 snib:freed:report",
+                      "return redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2]") == 1;
+}
+
 /* Nobody stands in line there, and nothing that a waiter asks for would be written. */
 static void leave_a_former_master(const char *with)
 {
@@ -233,6 +240,7 @@ static void leave_a_former_master(const char *with)
     options.wait_ms = -1;
     CHECK_OK(snib_acquire_async(NULL, other, "report", &options, note_grant, &waited, &error),
              error.message);
+    CHECK(check_until(is_awaited, NULL, PATIENCE_MS)); /* it knows the first as a master */
     CHECK(check_until(has_key, NULL, PATIENCE_MS));
     raw_number(second_raw, "REPLICAOF NO ONE");
     raw_number(first_raw, "REPLICAOF 127.0.0.1 1"); /* what it has, it keeps */
