@@ -309,7 +309,7 @@ void snib__attempts_lost(struct snib__redis *r, struct snib__bid *b, enum snib__
     if (how == SNIB__LOSS_DENIED) {
         snib__attempts_error(r, b, &r->node.greeting.error, c->why);
     } else if ((how == SNIB__LOSS_UNREACHED && !b->sent) ||
-               (how == SNIB__LOSS_CUT && !r->node.clock.known)) {
+               (how == SNIB__LOSS_CUT && !r->node.clock.known && !r->node.was_fit)) {
         /* Hung up twice without ever a word: a port for TLS, or one that wants a certificate. */
         snib__attempts_fail(r, b, SNIB_EUNREACH, c->sys, c->why);
     } else if (how == SNIB__LOSS_ALIEN && !b->sent) {

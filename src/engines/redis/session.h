@@ -15,6 +15,7 @@
 
 #include "base/list.h"
 #include "base/table.h"
+#include "engines/redis/finder.h"
 #include "engines/redis/layout.h"
 #include "engines/redis/node.h"
 
@@ -36,6 +37,8 @@ enum {
     SNIB__REDIS_LAYOUT,
     SNIB__REDIS_SCRIPTS,
     SNIB__REDIS_WATCHDOG,
+    SNIB__REDIS_SENTINEL_USER,
+    SNIB__REDIS_SENTINEL_PASSFILE,
     SNIB__REDIS_PARAMS
 };
 
@@ -121,7 +124,9 @@ struct snib__redis {
     bool lineless; /* it has no line at the server: who waits listens, and asks */
     struct snib__node_settings settings;
     struct snib__node node;
-    char *password; /* "" for none */
+    struct snib__finder *finder; /* NULL: the URL says where the server is */
+    char *password;              /* "" for none */
+    char *sentinel_password;
     struct snib__tls *tls;
     char database[12];
     struct snib__table bids; /* those that messages may be for, by owner id */
