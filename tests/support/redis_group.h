@@ -298,6 +298,21 @@ GROUP_MAY_BE_UNUSED static void group_url(struct redis_group *g, char *url, size
     snprintf(url + used, size - (size_t)used, "/m?%s", parameters);
 }
 
+/* As if this master had been confirmed long ago: a prefix that is new there would be quarantined.
+ */
+GROUP_MAY_BE_UNUSED static void group_open_epoch(const struct redis_group *g, int node,
+                                                 const char *prefix, int max_lease_ms)
+{
+    char rid[48] = "", run[48] = "";
+    redisReply *info = group_ask(g->nodes[node].port, "INFO");
+    CHECK(info != NULL && info->str != NULL);
+    sscanf(strstr(info->str, "master_replid:"), "master_replid:%47s", rid);
+    sscanf(strstr(info->str, "run_id:"), "run_id:%47s", run);
+    freeReplyObject(info);
+    group_do(g->nodes[node].port, "HSET %s:epoch rid %s run %s at 1 ok 1 n %d max %d", prefix, rid,
+             run, g->wish.nodes, max_lease_ms);
+}
+
 /* ---- Cutting off ------------------------------------------------------------------------ */
 
 /* Nobody who comes by its announced port reaches it any more, or is told that it is so. */

@@ -75,6 +75,9 @@ int snib__follow_open(struct snib__redis *r, snib_error *err)
     snib__finder_init(r->finder, &upcalls, &settings, r->session->url, r->tls, r);
     snib__finder_follow(r->finder, &r->node.connection);
     snib__finder_follow(r->finder, &r->node.inbox.connection);
+    if (r->witness) {
+        snib__finder_follow(r->finder, &r->witness->connection);
+    }
     return SNIB_OK;
 }
 
