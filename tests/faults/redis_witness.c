@@ -22,7 +22,7 @@ static void at(char url[512], int port, const char *parameters)
 static void start(void)
 {
     group_start(&group, &(struct group_wish){.nodes = 3});
-    group_open_epoch(&group, 0, "snib", LEASE_MS);
+    group_open_epoch(group.nodes[0].port, "snib", 3, LEASE_MS);
 }
 
 static snib *client_at(int port, const char *parameters)
@@ -281,7 +281,7 @@ TEST_LIMIT(a_lease_is_renewed_in_the_quarantine_and_nobody_else_is_let_in, 90)
     struct proxy door;
     char url[512];
     group_start(&group, &(struct group_wish){.nodes = 3});
-    group_open_epoch(&group, 0, "snib", LONG_MS);
+    group_open_epoch(group.nodes[0].port, "snib", 3, LONG_MS);
     proxy_start(&door, group.nodes[0].port);
     const char *format = "redis://127.0.0.1:%d?ttl=%dms&max-lease=%dms&timeout=2s&wait=majority";
     snprintf(url, sizeof url, format, group.nodes[1].port, LONG_MS, LONG_MS);

@@ -246,7 +246,7 @@ static void fail_over_under_load(const char *mode, enum kind kind)
     struct crew *crew = check_shared(sizeof *crew);
     crew->log = overlap_open(2000000);
     group_start(&group, &(struct group_wish){.nodes = 3, .sentinels = 3});
-    group_open_epoch(&group, 0, "snib", LEASE_MS);
+    group_open_epoch(group.nodes[0].port, "snib", 3, LEASE_MS);
     snprintf(crew->parameters, sizeof crew->parameters,
              "quarantine=no&passing=no&ttl=%dms&max-lease=%dms&timeout=1s&%s", LEASE_MS, LEASE_MS,
              mode[0] == 'w' ? mode : "db=0");

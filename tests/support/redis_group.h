@@ -298,19 +298,19 @@ GROUP_MAY_BE_UNUSED static void group_url(struct redis_group *g, char *url, size
     snprintf(url + used, size - (size_t)used, "/m?%s", parameters);
 }
 
-/* As if this master had been confirmed long ago: a prefix that is new there would be quarantined.
- */
-GROUP_MAY_BE_UNUSED static void group_open_epoch(const struct redis_group *g, int node,
-                                                 const char *prefix, int max_lease_ms)
+/* As if this master of so many servers had been confirmed long ago: a prefix that is new there
+ * would be quarantined. */
+GROUP_MAY_BE_UNUSED static void group_open_epoch(int port, const char *prefix, int servers,
+                                                 int max_lease_ms)
 {
     char rid[48] = "", run[48] = "";
-    redisReply *info = group_ask(g->nodes[node].port, "INFO");
+    redisReply *info = group_ask(port, "INFO");
     CHECK(info != NULL && info->str != NULL);
     sscanf(strstr(info->str, "master_replid:"), "master_replid:%47s", rid);
     sscanf(strstr(info->str, "run_id:"), "run_id:%47s", run);
     freeReplyObject(info);
-    group_do(g->nodes[node].port, "HSET %s:epoch rid %s run %s at 1 ok 1 n %d max %d", prefix, rid,
-             run, g->wish.nodes, max_lease_ms);
+    group_do(port, "HSET %s:epoch rid %s run %s at 1 ok 1 n %d max %d", prefix, rid, run, servers,
+             max_lease_ms);
 }
 
 /* ---- Cutting off ------------------------------------------------------------------------ */
