@@ -410,6 +410,30 @@ TEST_LIMIT(another_max_lease_than_others_have_is_refused, 60)
     snib_close(client);
 }
 
+TEST_LIMIT(the_rights_that_are_printed_are_enough_and_without_wait_it_is_said, 60)
+{
+    char line[SNIB_RIGHTS_SIZE], url[512], *gap;
+    snib_error error = {0};
+    start();
+    at(url, group.nodes[0].port, "wait=majority");
+    snib *client = client_of(url);
+    CHECK_INT(snib_rights(client, line, sizeof line, NULL), ==, SNIB_OK);
+    snib_close(client);
+    CHECK((gap = strstr(line, ">PASSWORD")) != NULL);
+    memcpy(gap, ">sesame  ", 9);
+    for (int i = 0; i < 3; i++) { /* users are not replicated */
+        group_do(group.nodes[i].port, line);
+    }
+    snprintf(url, sizeof url, "redis://snib:sesame@127.0.0.1:%d?ttl=2s&max-lease=2s&wait=majority",
+             group.nodes[0].port);
+    client = client_of(url);
+    CHECK_OK(try_it(client, "report", &error), error.message);
+    group_do(group.nodes[0].port, "ACL SETUSER snib -wait");
+    CHECK_INT(try_it(client, "report", &error), ==, SNIB_EDENIED);
+    must_say(&error, "wait");
+    snib_close(client);
+}
+
 TEST(wait_takes_what_can_be_waited_for)
 {
     static const char *const wrong[] = {"wait=0",

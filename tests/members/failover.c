@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { WORKERS = 6, NAMES = 3, LEASE_MS = 2000, PATIENCE_MS = 90000, TURNS = 20 };
+enum { WORKERS = 6, NAMES = 3, LEASE_MS = 2000, PATIENCE_MS = 90000, TURNS = 20, LAG_MS = 400 };
 
 /* ---- What is guarded -------------------------------------------------------------------- */
 
@@ -165,16 +165,35 @@ static struct redis_group group;
 enum kind { KILL, STOP, ISOLATE, ISOLATE_WITH_REPLICA, KINDS };
 static const char *const kind_names[KINDS] = {"kill", "stop", "isolate", "isolate with a replica"};
 
+/* A replica that hears everything late, and is to be promoted. What its link still carries when the
+ * master goes is lost with it. */
+static void make_lag(struct crew *crew, struct proxy *slow, int master, int late)
+{
+    proxy_start(slow, group.nodes[master].port);
+    group_do(group.nodes[(late + 1) % 3].port, "CONFIG SET replica-priority 100");
+    group_do(group.nodes[(late + 2) % 3].port, "CONFIG SET replica-priority 100");
+    group_do(group.nodes[late].port, "CONFIG SET replica-priority 1");
+    group_do(group.nodes[late].port, "REPLICAOF 127.0.0.1 %d", slow->port);
+    group_await_replicas(group.nodes[master].port, 2);
+    proxy_set(slow, PROXY_TO_CLIENT, PROXY_DELAY, LAG_MS);
+    await_turns(&crew->far_turns, TURNS / 2);
+}
+
 static void fail_over(struct crew *crew, enum kind kind)
 {
+    struct proxy slow;
     int master = group_master(&group);
     CHECK_INT(master, >=, 0);
     int stays = (master + 1) % 3;
     switch (kind) {
     case KILL:
+        make_lag(crew, &slow, master, stays);
+        proxy_stop(&slow);
         server_kill(&group.nodes[master]);
         break;
     case STOP:
+        make_lag(crew, &slow, master, stays);
+        proxy_stop(&slow);
         server_pause(&group.nodes[master]);
         break;
     case ISOLATE_WITH_REPLICA:

@@ -13,6 +13,7 @@
  *   engine.c                                          the slots, the loop
  *   follow.c      proofs.c                            whichever is the master; what counts there
  *   handover.c    queries.c    examine.c findings.c   who waits; who asks; how is it
+ *   replication.c topology.c   finding.c              (and its replicas)
  *   rights.c                                          what we must be allowed to do
  *   claims.c  attempts.c  breaks.c                    attempt, renew, release; who broke it
  *   asks.c    debts.c      bid.c       watches.c

@@ -93,6 +93,8 @@ static void on_state(struct snib__sentinel *s, const struct snib__reply *reply)
     for (size_t i = 0; i + 1 < reply->count; i += 2) {
         if (strcmp(snib__reply_text(reply, i), "config-epoch") == 0) {
             s->epoch = snib__reply_number(reply, i + 1);
+        } else if (strcmp(snib__reply_text(reply, i), "down-after-milliseconds") == 0) {
+            s->down_after_ms = snib__reply_number(reply, i + 1);
         }
     }
 }

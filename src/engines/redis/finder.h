@@ -27,7 +27,8 @@ struct snib__sentinel {
     struct snib__address address;
     struct snib__connection connection;
     enum snib__sentinel_state state;
-    int64_t epoch; /* of what it knows; the larger is the newer */
+    int64_t epoch;         /* of what it knows; the larger is the newer */
+    int64_t down_after_ms; /* when it takes a master for dead; 0: it does not say */
     char host[256];
     int port;
     int code; /* why it failed: SNIB_EUNREACH, or what is of no use to repeat */
