@@ -47,6 +47,8 @@ static const struct row rows[] = {
     {.scheme = "file", .built_in = &snib__engine_file},
     {.scheme = "redis", .built_in = &snib__engine_redis},
     {.scheme = "rediss", .built_in = &snib__engine_redis},
+    {.scheme = "redis+sentinel", .built_in = &snib__engine_redis},
+    {.scheme = "rediss+sentinel", .built_in = &snib__engine_redis},
     {.scheme = "unix", .built_in = &snib__engine_redis},
     {.scheme = "zookeeper", .built_in = &snib__engine_zookeeper},
     {.scheme = "zookeepers", .built_in = &snib__engine_zookeeper},
