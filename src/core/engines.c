@@ -43,6 +43,14 @@ struct row {
               SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_CROSS_HOST | SNIB_TRAIT_SURVIVES_SERVER_LOSS |  \
               SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS
 
+#define POSTGRES_ROW                                                                               \
+    .module = "postgres", .package = "snib-engine-postgres",                                       \
+    .summary = "a PostgreSQL server: advisory locks on connections that are leases, or rows",      \
+    .promise = "one holder while the server lives; after a restart or failover, a quarantine",     \
+    .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_LEASED |       \
+              SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_CROSS_HOST | SNIB_TRAIT_AT_ONCE |               \
+              SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS
+
 static const struct row rows[] = {
     {.scheme = "file", .built_in = &snib__engine_file},
     {.scheme = "redis", .built_in = &snib__engine_redis},
@@ -54,6 +62,8 @@ static const struct row rows[] = {
     {.scheme = "zookeepers", .built_in = &snib__engine_zookeeper},
     {.scheme = "etcd", ETCD_ROW},
     {.scheme = "etcds", ETCD_ROW},
+    {.scheme = "postgres", POSTGRES_ROW},
+    {.scheme = "postgresql", POSTGRES_ROW},
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])

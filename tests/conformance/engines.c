@@ -21,6 +21,7 @@
 #include "redis_group.h"
 #include "server.h"
 #include "server_etcd.h"
+#include "server_postgres.h"
 #include "server_zookeeper.h"
 #include "tls_link.h"
 
@@ -219,6 +220,28 @@ static void make_etcd_place(char *url, size_t size, const char *server)
     snprintf(url, size, "%s/%s", server, unique());
 }
 
+/* No crash is tested here; tens of thousands of locks and many clients are. */
+static void start_postgres(char *url, size_t size)
+{
+    static const char *const settings[] = {"fsync=off", "max_connections=400",
+                                           "max_locks_per_transaction=128", NULL};
+    static struct server postgres;
+    server_postgres(&postgres, settings);
+    snprintf(url, size, "postgres://snib@127.0.0.1:%d/postgres", postgres.port);
+}
+
+static void make_postgres_place(char *url, size_t size, const char *server)
+{
+    snprintf(url, size, "%s?schema=case_%d_%llx", server, (int)getpid(), (long long)check_now_ns());
+}
+
+static void make_postgres_lease_place(char *url, size_t size, const char *server)
+{
+    make_postgres_place(url, size, server);
+    size_t used = strlen(url);
+    snprintf(url + used, size - used, "&mode=lease");
+}
+
 #define LACKS_OF_PEERS                                                                             \
     (SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_TOKEN_SPAN)
 
@@ -295,6 +318,18 @@ static const struct engine_row rows[] = {
      .many = 2000,
      .start = start_etcd_cluster,
      .make_place = make_etcd_place},
+    {.name = "postgres", /* each name that is held is a lock in the server's memory, and a row */
+     .scheme = "postgres",
+     .many = 2000,
+     .lacks = SNIB_TRAIT_COUNTED | SNIB_TRAIT_TTL_PER_LOCK,
+     .start = start_postgres,
+     .make_place = make_postgres_place},
+    {.name = "postgres-lease",
+     .scheme = "postgres",
+     .many = 2000,
+     .lacks = SNIB_TRAIT_AT_ONCE,
+     .start = start_postgres,
+     .make_place = make_postgres_lease_place},
 };
 
 static const struct engine_row *row_under_test(void)
