@@ -16,6 +16,7 @@ static struct snib__redis_call begin_call(const struct snib__redis *r, enum snib
                                           const struct snib__redis_call *before)
 {
     struct snib__redis_call call = snib__node_call(&r->node, (int)kind, b);
+    call.asking = b->asking;
     if (before) {
         call.by_text = before->by_text;
         call.trials = before->trials;
