@@ -24,6 +24,7 @@
 
 extern const struct snib__engine snib__engine_file;
 extern const struct snib__engine snib__engine_redis;
+extern const struct snib__engine snib__engine_redis_cluster;
 extern const struct snib__engine snib__engine_zookeeper;
 
 struct row {
@@ -48,6 +49,8 @@ static const struct row rows[] = {
     {.scheme = "redis", .built_in = &snib__engine_redis},
     {.scheme = "rediss", .built_in = &snib__engine_redis},
     {.scheme = "unix", .built_in = &snib__engine_redis},
+    {.scheme = "redis+cluster", .built_in = &snib__engine_redis_cluster},
+    {.scheme = "rediss+cluster", .built_in = &snib__engine_redis_cluster},
     {.scheme = "zookeeper", .built_in = &snib__engine_zookeeper},
     {.scheme = "zookeepers", .built_in = &snib__engine_zookeeper},
     {.scheme = "etcd", ETCD_ROW},

@@ -40,6 +40,9 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
 {
     const struct snib__claim *claim = b->claim;
     unsigned char id[SNIB__ID_SIZE];
+    if (b->asking && !(before && before->asking)) {
+        r = r->router->whom(r, b); /* that server had it for one question */
+    }
     struct snib__redis_call call = begin_call(r, SNIB__CALL_ATTEMPT, b, before);
     struct snib__wish wish = snib__wish_for(r, claim->name, id);
     snib__bid_id(b, id);

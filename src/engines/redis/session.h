@@ -126,6 +126,8 @@ struct snib__redis_router {
     bool (*reply)(struct snib__redis *, struct snib__redis_call *, const struct snib__reply **);
     bool (*lost)(struct snib__redis *, struct snib__redis_call *, enum snib__loss);
     void (*down)(struct snib__redis *);
+    /* Whom to ask next about a bid whose last question was asked with ASKING. */
+    struct snib__redis *(*whom)(struct snib__redis *, struct snib__bid *);
 };
 
 struct snib__redis {

@@ -54,7 +54,7 @@ static int read_place(struct snib__redis *r, snib_error *err)
         snprintf(r->settings.where, sizeof r->settings.where, "%.280s", url->path);
         return read_db(r, NULL, err);
     }
-    if (url->host_count > 1) {
+    if (url->host_count > 1 && !strstr(url->scheme, "+cluster")) {
         return snib__fail(err, SNIB_EINVAL, 0, "redis: one server, not %zu", url->host_count);
     }
     struct snib__address *address = &r->settings.address;
@@ -74,7 +74,7 @@ static int read_tls(struct snib__redis *r, snib_error *err)
         .key = values[SNIB__REDIS_KEY].text,
         .insecure = values[SNIB__REDIS_TLS].number != 0,
     };
-    if (strcmp(r->session->url->scheme, "rediss") != 0) {
+    if (strncmp(r->session->url->scheme, "rediss", 6) != 0) {
         bool given = options.ca || options.cert || options.key || options.insecure;
         return given ? snib__fail(err, SNIB_EINVAL, 0,
                                   "redis: ca=, cert=, key= and tls= are for rediss:")
