@@ -226,6 +226,33 @@ TEST(who_waits_has_it_soon_after_its_slot_has_moved)
     snib_close(client);
 }
 
+/* Messages to plain channels go to all servers of a cluster; these do not. */
+TEST(who_waits_listens_to_a_channel_in_the_slot_of_the_lock)
+{
+    begin("");
+    struct helper *waiter = helpers_new(1, the_url(), "job");
+    helpers_spawn(waiter, 1);
+    snib *client = client_of(the_url());
+    snib_lease *lease = take(client, "job", NULL);
+    waiter->options.wait_ms = 60000;
+    check_flag_set(&waiter->go);
+    struct line_of line = {client, "job", 2};
+    CHECK(check_until(line_has, &line, PATIENCE_MS));
+    char channels[256], *channel;
+    CHECK(redis_cluster_ask(&cluster, owner_of("job"), "PUBSUB SHARDCHANNELS", channels,
+                            sizeof channels));
+    CHECK((channel = strstr(channels, "snib:{")) != NULL);
+    *strchr(channel, '\r') = '\0';
+    CHECK_INT(snib__slot_of(channel), ==, slot_of("job"));
+    give(&lease); /* a message, long before it would look again */
+    helper_must_hold(waiter);
+    char said[4096];
+    CHECK(redis_cluster_ask(&cluster, owner_of("job"), "INFO commandstats", said, sizeof said));
+    CHECK(strstr(said, "cmdstat_spublish:calls=1") && !strstr(said, "cmdstat_publish:"));
+    helper_end(waiter);
+    snib_close(client);
+}
+
 /* ---- Under load ------------------------------------------------------------------------- */
 
 enum { WORKERS = 6, NAMES = 4, MOVES = 12 };
@@ -333,6 +360,12 @@ static bool can_be_had(void *arg)
     return try_it(lock->client, lock->name, NULL) == SNIB_OK;
 }
 
+/* The replica has it. */
+static bool is_copied(void *name)
+{
+    return has_key(owner_of(name) + CLUSTER_MASTERS, name);
+}
+
 static _Atomic int doubts;
 
 static void on_news(const snib_event *event, void *arg)
@@ -354,8 +387,7 @@ TEST_LIMIT(a_master_that_dies_is_replaced_by_its_replica, 60)
     options.on_event = on_news;
     snib_lease *lease = take(client, "job", &options);
     uint64_t token = snib_token(lease);
-    char copied[64] = "";
-    CHECK(redis_cluster_ask(&cluster, dead, "WAIT 1 5000", copied, sizeof copied));
+    CHECK(check_until(is_copied, (char[]){"job"}, PATIENCE_MS));
     helpers_spawn(waiter, 1);
     check_flag_set(&waiter->go);
     struct line_of line = {other, "job", 2};

@@ -15,6 +15,16 @@ TEST(keys_are_in_the_slots_that_redis_says)
     CHECK_INT(snib__slot_of(""), ==, 0);
 }
 
+TEST(every_slot_has_a_tag)
+{
+    for (unsigned slot = 0; slot < SNIB__SLOTS; slot += 37) {
+        char tag[4];
+        snib__slot_tag(tag, slot);
+        CHECK_INT(strlen(tag), ==, 3);
+        CHECK_INT(snib__slot_of(tag), ==, slot);
+    }
+}
+
 static struct snib__slot_map map;
 
 static bool read_map(const char *bytes)

@@ -53,7 +53,7 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
     wish.permits = claim->permits;
     wish.span = claim->span;
     wish.ttl_ms = claim->ttl_ms;
-    wish.inbox = claim->may_queue ? snib__node_inbox(&r->node) : NULL;
+    wish.inbox = claim->may_queue ? snib__redis_inbox(r, b) : NULL;
     wish.patient = b->patient = b->place > FIRST_FEW;
     wish.not_after_ms = call.not_after_ms;
     wish.turn = call.turn = ++b->turn;

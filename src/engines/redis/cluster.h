@@ -95,6 +95,7 @@ static inline struct snib__cluster *snib__cluster_of(const struct snib__session 
 struct snib__redis *snib__shard_at(struct snib__cluster *, const struct snib__place *);
 /* The shard that has this lock, by the map; NULL: nobody has. */
 struct snib__redis *snib__shard_of(struct snib__cluster *, const char *name);
+unsigned snib__slot_of_name(const struct snib__cluster *, const char *name);
 /* Is it a master by the map? */
 bool snib__shard_leads(const struct snib__cluster *, const struct snib__redis *);
 void snib__shards_close(struct snib__cluster *);

@@ -178,6 +178,11 @@ static void on_heard(struct snib__node *node, const char *channel, const char *t
     snib__watches_heard(node->owner, channel, text);
 }
 
+static void on_slot(struct snib__node *node, unsigned slot, bool hears)
+{
+    snib__handover_slot(node->owner, slot, hears);
+}
+
 static void on_inbox_ready(struct snib__node *node)
 {
     snib__watches_ready(node->owner);
@@ -204,6 +209,7 @@ static const struct snib__node_upcalls node_upcalls = {
     .broken = on_broken,
     .subscribed = on_subscribed,
     .heard = on_heard,
+    .slot = on_slot,
     .inbox_ready = on_inbox_ready,
     .inbox_hears = on_inbox_hears,
     .inbox_failed = on_inbox_failed,

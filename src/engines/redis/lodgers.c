@@ -152,6 +152,7 @@ void snib__lodgers_attempt(struct snib__claim *claim)
     if (is_refused(c, b)) {
         return;
     }
+    b->slot = snib__slot_of_name(c, claim->name);
     go_home(c, l);
     if (l->home) {
         snib__claims_attempt_at(l->home, claim);

@@ -93,6 +93,7 @@ struct snib__bid {
     bool listens;         /* for breaks */
     bool stranger;        /* the holder is another program's, and will not tell us */
     bool asking;          /* in a cluster: its slot is on its way to the server it is asked of */
+    unsigned slot;        /* in a cluster */
     unsigned under_way;   /* calls that name it */
     char *breaker;        /* who says that he broke it; NULL: nobody, or it was not so */
 };

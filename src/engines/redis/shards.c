@@ -91,11 +91,16 @@ struct snib__redis *snib__shard_at(struct snib__cluster *c, const struct snib__p
     return &made->redis;
 }
 
-struct snib__redis *snib__shard_of(struct snib__cluster *c, const char *name)
+unsigned snib__slot_of_name(const struct snib__cluster *c, const char *name)
 {
     char key[SNIB__KEY_MAX];
     c->common.layout->key(key, c->common.settings.prefix, name);
-    unsigned owner = c->map.owner[snib__slot_of(key)];
+    return snib__slot_of(key);
+}
+
+struct snib__redis *snib__shard_of(struct snib__cluster *c, const char *name)
+{
+    unsigned owner = c->map.owner[snib__slot_of_name(c, name)];
     return owner > 0 ? snib__shard_at(c, &c->map.places[owner - 1]) : NULL;
 }
 

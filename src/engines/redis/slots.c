@@ -19,14 +19,20 @@
 /* ---- Slots ------------------------------------------------------------------------------ */
 
 /* CRC-16/XMODEM: polynomial 0x1021, most significant bit first, from 0. */
+static unsigned crc_step(unsigned crc, char byte)
+{
+    crc ^= (unsigned)(unsigned char)byte << 8;
+    for (int bit = 0; bit < 8; bit++) {
+        crc = crc & 0x8000 ? (crc << 1 ^ 0x1021) & 0xffff : crc << 1;
+    }
+    return crc;
+}
+
 static unsigned crc16(const char *bytes, size_t size)
 {
     unsigned crc = 0;
     for (size_t i = 0; i < size; i++) {
-        crc ^= (unsigned)(unsigned char)bytes[i] << 8;
-        for (int bit = 0; bit < 8; bit++) {
-            crc = crc & 0x8000 ? (crc << 1 ^ 0x1021) & 0xffff : crc << 1;
-        }
+        crc = crc_step(crc, bytes[i]);
     }
     return crc;
 }
@@ -40,6 +46,25 @@ unsigned snib__slot_of(const char *key)
         return crc16(open + 1, (size_t)(close - open) - 1) % SNIB__SLOTS;
     }
     return crc16(key, strlen(key)) % SNIB__SLOTS;
+}
+
+/* Every slot has some among the 238,328; on average it is found after 16,384. */
+void snib__slot_tag(char out[4], unsigned slot)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    for (const char *a = letters; *a; a++) {
+        unsigned first = crc_step(0, *a);
+        for (const char *b = letters; *b; b++) {
+            unsigned second = crc_step(first, *b);
+            for (const char *c = letters; *c; c++) {
+                if (crc_step(second, *c) % SNIB__SLOTS == slot) {
+                    snprintf(out, 4, "%c%c%c", *a, *b, *c);
+                    return;
+                }
+            }
+        }
+    }
+    out[0] = '\0';
 }
 
 /* ---- The map ---------------------------------------------------------------------------- */

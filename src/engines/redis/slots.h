@@ -15,6 +15,9 @@
 /* The slot of a key: of its hash tag, if it has one. */
 unsigned snib__slot_of(const char *key);
 
+/* Three letters that are in that slot. */
+void snib__slot_tag(char out[4], unsigned slot);
+
 struct snib__place {
     char host[256];
     int port;
