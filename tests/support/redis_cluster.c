@@ -155,7 +155,7 @@ void redis_cluster_start(struct redis_cluster *cluster)
                                         "1",
                                         NULL};
     for (int i = 0; i < CLUSTER_MEMBERS; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "member%d", i);
         server_init(&cluster->members[i], name);
         server_redis_prepare(&cluster->members[i], extra);

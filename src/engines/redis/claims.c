@@ -71,6 +71,12 @@ static void end_release(struct snib__redis *r, struct snib__bid *b, enum snib__s
 
 /* ---- Submitting ------------------------------------------------------------------------- */
 
+/* Nobody waits for answers yet, of this server or of another one. */
+static bool is_idle(const struct snib__redis *r)
+{
+    return snib__node_idle(&r->node) && !(r->router && r->router->busy(r));
+}
+
 static void flush(struct snib__redis *r)
 {
     snib__node_flush(&r->node);
@@ -88,7 +94,7 @@ static void dispatch(struct snib__redis *r, bool idle)
         return;
     }
     flush(r);
-    session->quiet = !idle && session->afloat;
+    session->quiet = !idle && session->afloat && snib__node_up(&r->node);
 }
 
 void snib__claims_flush(struct snib__session *session)
@@ -99,7 +105,7 @@ void snib__claims_flush(struct snib__session *session)
 void snib__claims_attempt_at(struct snib__redis *r, struct snib__claim *claim)
 {
     struct snib__bid *b = claim->state;
-    bool idle = snib__node_idle(&r->node);
+    bool idle = is_idle(r);
     b->claim = claim;
     const char *refused = r->layout->refuses(r->settings.prefix, claim->name);
     if (refused) {
@@ -130,7 +136,7 @@ void snib__claims_attempt_at(struct snib__redis *r, struct snib__claim *claim)
 
 void snib__claims_renew_at(struct snib__redis *r, struct snib__claim *const claims[], size_t n)
 {
-    bool idle = snib__node_idle(&r->node);
+    bool idle = is_idle(r);
     for (size_t i = 0; i < n; i++) {
         struct snib__bid *b = claims[i]->state;
         if (b->renewing && b->by_itself) {
@@ -148,7 +154,7 @@ void snib__claims_renew_at(struct snib__redis *r, struct snib__claim *const clai
 void snib__claims_release_at(struct snib__redis *r, struct snib__claim *claim)
 {
     struct snib__bid *b = claim->state;
-    bool idle = snib__node_idle(&r->node);
+    bool idle = is_idle(r);
     b->claim = claim; /* an adopted one was never attempted here */
     snib__redis_line_leave(r, b);
     snib__watches_leave(r, b);

@@ -149,8 +149,24 @@ static void on_down(struct snib__redis *r)
     snib__scout_want(((struct snib__shard *)r)->cluster);
 }
 
+static bool is_busy(const struct snib__redis *r)
+{
+    const struct snib__cluster *c = ((const struct snib__shard *)r)->cluster;
+    for (size_t i = 0; i < c->count; i++) {
+        if (!snib__node_idle(&c->shards[i]->redis.node)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static const struct snib__redis_router router = {
-    .reply = on_reply, .lost = on_lost, .down = on_down, .whom = snib__lodger_whom};
+    .reply = on_reply,
+    .lost = on_lost,
+    .down = on_down,
+    .busy = is_busy,
+    .whom = snib__lodger_whom,
+};
 
 /* ---- Open and close --------------------------------------------------------------------- */
 

@@ -127,6 +127,7 @@ struct snib__redis_router {
     bool (*reply)(struct snib__redis *, struct snib__redis_call *, const struct snib__reply **);
     bool (*lost)(struct snib__redis *, struct snib__redis_call *, enum snib__loss);
     void (*down)(struct snib__redis *);
+    bool (*busy)(const struct snib__redis *); /* something is asked of one of them */
     /* Whom to ask next about a bid whose last question was asked with ASKING. */
     struct snib__redis *(*whom)(struct snib__redis *, struct snib__bid *);
 };
