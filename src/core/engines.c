@@ -48,6 +48,8 @@ static const struct row rows[] = {
     {.scheme = "file", .built_in = &snib__engine_file},
     {.scheme = "redis", .built_in = &snib__engine_redis},
     {.scheme = "rediss", .built_in = &snib__engine_redis},
+    {.scheme = "redis+sentinel", .built_in = &snib__engine_redis},
+    {.scheme = "rediss+sentinel", .built_in = &snib__engine_redis},
     {.scheme = "unix", .built_in = &snib__engine_redis},
     {.scheme = "redis+cluster", .built_in = &snib__engine_redis_cluster},
     {.scheme = "rediss+cluster", .built_in = &snib__engine_redis_cluster},
@@ -166,8 +168,6 @@ static bool module_of(char *out, size_t size, const char *scheme)
 
 /* Schemes that people try, and what to do instead as long as they are not there. */
 static const char *const not_yet[][2] = {
-    {"redis+sentinel", "Redis Sentinel is not there yet: name the master itself, redis://HOST"},
-    {"redis+cluster", "Redis Cluster is not there yet"},
     {"redlock", "Redlock is not there yet"},
     {"mysql", "MySQL is not there yet"},
     {"postgres", "PostgreSQL is not there yet"},

@@ -19,6 +19,7 @@
  */
 #include "conformance.h"
 #include "redis_cluster.h"
+#include "redis_group.h"
 #include "server.h"
 #include "server_etcd.h"
 #include "server_zookeeper.h"
@@ -162,6 +163,25 @@ static void make_redis_plain_steps_place(char *url, size_t size, const char *ser
     make_acl_place(url, size, server, "&layout=plain&scripts=no");
 }
 
+static void start_redis_sentinel(char *url, size_t size)
+{
+    static struct redis_group group;
+    group_start(&group, &(struct group_wish){.nodes = 3, .sentinels = 3});
+    group_url(&group, url, size, "wait=majority");
+}
+
+/* Where the master has been one for long: each case would wait for that otherwise. */
+static void make_redis_sentinel_place(char *url, size_t size, const char *server)
+{
+    const char *prefix = unique();
+    redisReply *master =
+        group_ask(atoi(strrchr(server, ':') + 1), "SENTINEL GET-MASTER-ADDR-BY-NAME m");
+    CHECK(master != NULL && master->type == REDIS_REPLY_ARRAY && master->elements == 2);
+    group_open_epoch(atoi(master->element[1]->str), prefix, 3, 60000);
+    freeReplyObject(master);
+    snprintf(url, size, "%s&prefix=%s", server, prefix);
+}
+
 static void start_zookeeper(char *url, size_t size)
 {
     static struct server zookeeper;
@@ -222,6 +242,10 @@ static const struct engine_row rows[] = {
      .scheme = "redis+cluster",
      .start = start_redis_cluster,
      .make_place = make_redis_place},
+    {.name = "redis-sentinel", /* with two replicas, which must acknowledge */
+     .scheme = "redis+sentinel",
+     .start = start_redis_sentinel,
+     .make_place = make_redis_sentinel_place},
     {.name = "redis-plain",
      .scheme = "redis",
      .lacks = LACKS_OF_PEERS,

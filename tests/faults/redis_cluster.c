@@ -496,8 +496,12 @@ TEST(a_member_of_no_cluster_yet_is_told)
 
 TEST(what_a_cluster_cannot_do_is_refused_when_it_is_opened)
 {
-    static const char *const wrong[] = {"redis+cluster:", "redis+cluster://a/1",
-                                        "redis+cluster://a?db=2", "redis+cluster://a?layout=plain",
+    static const char *const wrong[] = {"redis+cluster:",
+                                        "redis+cluster://a/1",
+                                        "redis+cluster://a?db=2",
+                                        "redis+cluster://a?layout=plain",
+                                        "redis+cluster://a?wait=majority&replicas=2",
+                                        "redis+cluster://a?wait=1",
                                         "redis+cluster://a?scripts=no&layout=plain"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         snib *client = NULL;

@@ -4,6 +4,7 @@
  */
 #include "clock_shim.h"
 #include "redis_fake.h"
+#include "redis_group.h"
 #include "redis_world.h"
 
 enum { FINDINGS = 24 };
@@ -282,4 +283,60 @@ TEST(other_houses_and_old_versions_are_named)
     product = "redis_version:7.0.15\r\narch_bits:32\r\n";
     examine(url_of(fake.port, ""));
     must_find("width", SNIB_BAD, "32 bits");
+}
+
+/* ---- Replicas --------------------------------------------------------------------------- */
+
+static struct redis_group group;
+
+static void examine_group(const char *parameters)
+{
+    char url[512];
+    group_url(&group, url, sizeof url, parameters);
+    examine(url);
+}
+
+TEST_LIMIT(replicated_servers_are_examined_with_what_a_failover_could_lose, 120)
+{
+    group_start(&group, &(struct group_wish){.nodes = 3, .sentinels = 3});
+    examine_group("quarantine=no");
+    must_find("sentinels", SNIB_GOOD, "they name 127.0.0.1:");
+    must_find("replicas", SNIB_GOOD, "bytes behind");
+    must_find("failover", SNIB_WARNING, "it could lose");
+    must_find("min-replicas", SNIB_WARNING, "goes on granting");
+    examine_group("wait=1");
+    must_find("failover", SNIB_WARNING, "that has not acknowledged");
+    must_find("min-replicas", SNIB_GOOD, "not relied on");
+    examine_group("wait=majority");
+    must_find("failover", SNIB_GOOD, "68.0 s (1.1 x max-lease + 2 s)");
+    must_find("persistence", SNIB_GOOD, "not relied on");
+    must_find("epoch", SNIB_WARNING, "this master is new here");
+    group_open_epoch(group.nodes[0].port, "snib", 3, 60000);
+    examine_group("wait=majority");
+    must_find("epoch", SNIB_GOOD, "confirmed");
+    for (int i = 0; i < found.count; i++) {
+        if (found.each[i].verdict == SNIB_BAD) {
+            FAIL("%s: %s", found.each[i].about, found.each[i].text);
+        }
+    }
+    group_do(group.nodes[0].port, "HSET snib:epoch at %lld", (long long)time(NULL) * 1000);
+    examine_group("wait=majority");
+    must_find("epoch", SNIB_WARNING, "in quarantine after a promotion");
+    group_do(group.nodes[0].port, "HSET snib:epoch ok 0");
+    group_do(group.nodes[0].port, "CONFIG SET repl-backlog-ttl 10");
+    examine_group("wait=majority");
+    must_find("epoch", SNIB_WARNING, "too few replicas");
+    must_find("backlog", SNIB_WARNING, "less than the quarantine");
+    examine_group("wait=majority&replicas=1");
+    must_find("epoch", SNIB_BAD, "this URL is refused");
+    must_find("replicas", SNIB_BAD, "replicas=1 is what clients count on");
+    examine_group("wait=all&replicas=3");
+    must_find("replicas", SNIB_WARNING, "2 of 3 follow");
+    must_find("failover", SNIB_GOOD, "has all that counts");
+    server_kill(&group.sentinels[0]);
+    server_kill(&group.sentinels[1]);
+    group_do(group.sentinels[2].port, "SENTINEL SET m down-after-milliseconds 500");
+    examine_group("wait=majority");
+    must_find("sentinels", SNIB_WARNING, "1 of 3 answer");
+    must_find("sentinel", SNIB_WARNING, "after 500 ms");
 }

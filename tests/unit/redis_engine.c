@@ -42,6 +42,13 @@ void snib__answer(struct snib__claim *claim, enum snib__verb verb,
     snprintf(c->reason, sizeof c->reason, "%s", result->reason ? result->reason : "");
 }
 
+void snib__report_session(struct snib__session *s, enum snib_state state, const char *why)
+{
+    (void)s;
+    (void)state;
+    (void)why;
+}
+
 void snib__seen(struct snib__query *query, const snib_seen *seen)
 {
     (void)query;

@@ -12,7 +12,8 @@
 
 #include <stdio.h>
 
-#define ROUNDS_MOST 100 /* of a line that one script cannot clear */
+#define SHORT_PAUSE_MS 250 /* after a grant that too few replicas acknowledged */
+#define ROUNDS_MOST 100    /* of a line that one script cannot clear */
 
 static void answer(struct snib__bid *b, const struct snib__result *result)
 {
@@ -63,10 +64,28 @@ static void answer_quarantine(struct snib__redis *r, struct snib__bid *b)
     answer(b, &busy);
 }
 
+static void answer_not_yet(struct snib__redis *r, struct snib__bid *b, int64_t retry_ms)
+{
+    char reason[520];
+    snprintf(reason, sizeof reason, "%.200s: %s", r->settings.where, r->witness->why);
+    set_idle(r, b);
+    struct snib__result busy = {
+        .status = SNIB__BUSY,
+        .retry_ms = retry_ms < 1000 ? retry_ms + 1 : 1000,
+        .holder_left_ms = retry_ms,
+        .code = SNIB_EUNSAFE,
+        .reason = reason,
+    };
+    answer(b, &busy);
+}
+
 void snib__attempts_try(struct snib__redis *r, struct snib__bid *b)
 {
+    int64_t blocked_ms;
     if (snib__node_quarantine_left_ms(&r->node) > 0) {
         answer_quarantine(r, b);
+    } else if (r->witness && (blocked_ms = snib__witness_blocked_ms(r->witness)) > 0) {
+        answer_not_yet(r, b, blocked_ms);
     } else if (!snib__ask_attempt(r, b, NULL)) {
         snib__attempts_fail(r, b, SNIB_ENOMEM, 0, "out of memory");
     }
@@ -92,30 +111,38 @@ int64_t snib__attempts_recheck_ms(const struct snib__redis *r, const struct snib
 
 /* ---- Answers ---------------------------------------------------------------------------- */
 
+/* Granted: told at once, or when enough replicas have it. */
+static void hold(struct snib__redis *r, struct snib__bid *b)
+{
+    snib__redis_line_leave(r, b);
+    snib__watches_leave(r, b);
+    b->sent = true;
+    if (r->witness) {
+        b->phase = SNIB__BID_PROVING;
+        snib__witness_prove(r->witness, &b->proof);
+    } else {
+        snib__attempts_proven(r, b);
+    }
+}
+
 static void on_held(struct snib__redis *r, struct snib__bid *b, const struct snib__redis_call *call,
                     const struct snib__layout_answer *a)
 {
-    char note[200];
     int64_t ttl_ms = b->claim->ttl_ms;
-    snib__redis_line_leave(r, b);
-    snib__watches_leave(r, b);
-    b->phase = SNIB__BID_HELD;
-    struct snib__result held = {
-        .status = SNIB__HELD,
-        .token = a->token,
-        .span = a->span,
-        .since = call->sent,
-        .lease_ms = ttl_ms,
-    };
-    snib__breaks_listen(r, b);
+    struct snib__instant since = call->sent;
     /* "Yours already": what is left of a lease that began earlier. */
     if (a->left_ms < ttl_ms) {
         int64_t gone_ns = (ttl_ms - a->left_ms) * SNIB__MS;
-        held.since.boot_ns -= gone_ns;
-        held.since.raw_ns -= gone_ns;
+        since.boot_ns -= gone_ns;
+        since.raw_ns -= gone_ns;
     }
-    held.reason = snib__node_held(&r->node, note);
-    answer(b, &held);
+    snib__witness_drop(&b->proof);
+    b->proof.verb = SNIB__ATTEMPT;
+    b->proof.token = a->token;
+    b->proof.span = a->span;
+    b->proof.since = since;
+    b->proof.lease_ms = ttl_ms;
+    hold(r, b);
 }
 
 /* BUSY and QUEUED: who is in the way. */
@@ -281,7 +308,7 @@ void snib__attempts_answer(struct snib__redis *r, struct snib__bid *b,
 void snib__attempts_error(struct snib__redis *r, struct snib__bid *b,
                           const struct snib__error *error, const char *text)
 {
-    if (b->phase == SNIB__BID_HELD) {
+    if (b->phase == SNIB__BID_HELD || b->phase == SNIB__BID_PROVING) {
         return;
     }
     char foreign[SNIB__FOREIGN_SIZE];
@@ -303,13 +330,13 @@ void snib__attempts_error(struct snib__redis *r, struct snib__bid *b,
 void snib__attempts_lost(struct snib__redis *r, struct snib__bid *b, enum snib__loss how)
 {
     const struct snib__connection *c = &r->node.connection;
-    if (b->phase == SNIB__BID_HELD) {
+    if (b->phase == SNIB__BID_HELD || b->phase == SNIB__BID_PROVING) {
         return;
     }
     if (how == SNIB__LOSS_DENIED) {
         snib__attempts_error(r, b, &r->node.greeting.error, c->why);
     } else if ((how == SNIB__LOSS_UNREACHED && !b->sent) ||
-               (how == SNIB__LOSS_CUT && !r->node.clock.known)) {
+               (how == SNIB__LOSS_CUT && !r->node.clock.known && !r->node.was_fit)) {
         /* Hung up twice without ever a word: a port for TLS, or one that wants a certificate. */
         snib__attempts_fail(r, b, SNIB_EUNREACH, c->sys, c->why);
     } else if (how == SNIB__LOSS_ALIEN && !b->sent) {
@@ -324,21 +351,60 @@ void snib__attempts_lost(struct snib__redis *r, struct snib__bid *b, enum snib__
 void snib__attempts_granted(struct snib__redis *r, struct snib__bid *b,
                             const struct snib__layout_grant *grant)
 {
-    char note[200];
     int64_t ttl_ms = b->claim->ttl_ms;
-    snib__redis_line_leave(r, b);
+    snib__witness_drop(&b->proof);
+    b->proof.verb = SNIB__ATTEMPT;
+    b->proof.token = grant->token;
+    b->proof.span = grant->span;
+    b->proof.since = b->asked;
+    b->proof.lease_ms = grant->left_ms < ttl_ms ? grant->left_ms : ttl_ms;
+    hold(r, b);
+}
+
+/* ---- What became of a proof ------------------------------------------------------------- */
+
+void snib__attempts_proven(struct snib__redis *r, struct snib__bid *b)
+{
+    char note[200];
     b->phase = SNIB__BID_HELD;
-    b->sent = true;
+    b->held = b->proof.since;
+    b->held_ms = b->proof.lease_ms;
+    b->epoch = r->witness ? r->witness->epoch : 0;
     snib__breaks_listen(r, b);
     struct snib__result held = {
         .status = SNIB__HELD,
-        .token = grant->token,
-        .span = grant->span,
-        .since = b->asked,
-        .lease_ms = grant->left_ms < ttl_ms ? grant->left_ms : ttl_ms,
+        .token = b->proof.token,
+        .span = b->proof.span,
+        .since = b->proof.since,
+        .lease_ms = b->proof.lease_ms,
         .reason = snib__node_held(&r->node, note),
     };
     answer(b, &held);
+}
+
+/* Not granted, and undone: the next attempt has another id. */
+void snib__attempts_unproven(struct snib__redis *r, struct snib__bid *b, enum snib__verdict verdict)
+{
+    if (b->life == UINT8_MAX) { /* no more ids */
+        verdict = SNIB__VERDICT_REFUSED;
+        r->witness->code = SNIB_EUNSAFE;
+    } else {
+        undo(r, b);
+    }
+    switch (verdict) {
+    case SNIB__VERDICT_REFUSED:
+        snib__attempts_fail(r, b, r->witness->code, 0, r->witness->why);
+        break;
+    case SNIB__VERDICT_SHORT:
+    case SNIB__VERDICT_QUARANTINED: {
+        int64_t left_ms = snib__witness_blocked_ms(r->witness);
+        answer_not_yet(r, b, left_ms ? left_ms : SHORT_PAUSE_MS);
+        break;
+    }
+    default:
+        answer_unknown(r, b, r->witness->why);
+        break;
+    }
 }
 
 void snib__attempts_turned_away(struct snib__redis *r, struct snib__bid *b)

@@ -25,4 +25,8 @@ void snib__attempts_granted(struct snib__redis *, struct snib__bid *,
                             const struct snib__layout_grant *);
 void snib__attempts_turned_away(struct snib__redis *, struct snib__bid *);
 
+/* It was granted, and counts: enough replicas have it, or nobody asked for that. Or it does not. */
+void snib__attempts_proven(struct snib__redis *, struct snib__bid *);
+void snib__attempts_unproven(struct snib__redis *, struct snib__bid *, enum snib__verdict);
+
 #endif

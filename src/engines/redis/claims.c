@@ -140,9 +140,9 @@ void snib__claims_renew_at(struct snib__redis *r, struct snib__claim *const clai
     for (size_t i = 0; i < n; i++) {
         struct snib__bid *b = claims[i]->state;
         if (b->renewing && b->by_itself) {
-            b->by_itself = false; /* it is being asked already */
-        } else if (b->renewing) { /* the one before is overdue: a server that is behind is not
-                                     helped */
+            b->by_itself = false;                     /* it is being asked already */
+        } else if (b->renewing || b->proof.pending) { /* the one before is overdue: a server that is
+                                     behind is not helped */
             answer_unknown(b, "no answer in time");
         } else if (!snib__ask_renew(r, b, NULL)) {
             answer_unknown(b, "out of memory");
@@ -159,6 +159,7 @@ void snib__claims_release_at(struct snib__redis *r, struct snib__claim *claim)
     snib__redis_line_leave(r, b);
     snib__watches_leave(r, b);
     snib__breaks_unlisten(r, b);
+    snib__witness_drop(&b->proof);
     b->was_held = b->phase == SNIB__BID_HELD || claim->adopted;
     b->phase = SNIB__BID_RELEASING;
     if (!b->sent && b->under_way == 0 && !claim->adopted) {
@@ -202,8 +203,7 @@ static void on_renew_lost(struct snib__bid *b, const struct snib__layout_answer 
 static void on_renew(struct snib__redis *r, struct snib__bid *b,
                      const struct snib__redis_call *call, const struct snib__layout_answer *a)
 {
-    struct snib__server_clock *clock = &r->node.clock;
-    char jumped[80];
+    b->proof.unasked = b->by_itself;
     b->by_itself = false;
     if (b->phase == SNIB__BID_RELEASING) {
         return;
@@ -222,11 +222,44 @@ static void on_renew(struct snib__redis *r, struct snib__bid *b,
     } else {
         snib__breaks_deny(b);
     }
+    b->proof.verb = SNIB__RENEW;
+    b->proof.token = a->token;
+    b->proof.since = call->sent;
+    b->proof.lease_ms = call->ttl_ms;
+    if (r->witness) {
+        snib__witness_prove(r->witness, &b->proof);
+    } else {
+        snib__claims_proven(r, b);
+    }
+}
+
+/* In a copy that lags, what nobody seems to have taken may have been taken at the master before: it
+ * counts only if it has not ended meanwhile. */
+static bool is_revived(const struct snib__redis *r, const struct snib__bid *b)
+{
+    int64_t span_ns = b->held_ms * SNIB__MS / 10 * 9;
+    return r->witness && b->epoch != r->witness->epoch &&
+           snib__elapsed_ns(b->held, snib__now()) >= span_ns;
+}
+
+void snib__claims_proven(struct snib__redis *r, struct snib__bid *b)
+{
+    struct snib__server_clock *clock = &r->node.clock;
+    char jumped[80];
+    if (is_revived(r, b)) {
+        struct snib__result lost = {.status = SNIB__LOST,
+                                    .reason = "it ended before the new master renewed it"};
+        answer(b, SNIB__RENEW, &lost);
+        return;
+    }
+    b->held = b->proof.since;
+    b->held_ms = b->proof.lease_ms;
+    b->epoch = r->witness ? r->witness->epoch : 0;
     struct snib__result held = {
         .status = SNIB__HELD,
-        .token = a->token,
-        .since = call->sent,
-        .lease_ms = call->ttl_ms,
+        .token = b->proof.token,
+        .since = b->proof.since,
+        .lease_ms = b->proof.lease_ms,
     };
     if (clock->jump_ms) { /* worth a word; but whoever could renew has lost nothing */
         snprintf(jumped, sizeof jumped, "the server's clock jumped by %+.1f s",
@@ -235,6 +268,15 @@ static void on_renew(struct snib__redis *r, struct snib__bid *b,
         held.reason = jumped;
     }
     answer(b, SNIB__RENEW, &held);
+}
+
+/* What the core believed before goes on to count, until it ends. */
+void snib__claims_unproven(struct snib__redis *r, struct snib__bid *b)
+{
+    struct snib__result unknown = {.status = SNIB__UNKNOWN, .reason = r->witness->why};
+    if (!b->proof.unasked) {
+        answer(b, SNIB__RENEW, &unknown);
+    }
 }
 
 /* `repeated`: another release for it may have been executed before, without an answer. */

@@ -34,4 +34,8 @@ void snib__claims_lost(struct snib__redis *, struct snib__redis_call *, enum sni
 void snib__claims_settled(struct snib__redis *, struct snib__bid *,
                           const struct snib__layout_answer *);
 
+/* A renewal counts, or does not: see witness.h. */
+void snib__claims_proven(struct snib__redis *, struct snib__bid *);
+void snib__claims_unproven(struct snib__redis *, struct snib__bid *);
+
 #endif

@@ -205,6 +205,11 @@ static int open_session(struct snib__session *session, snib_error *err)
         return snib__fail(err, SNIB_EINVAL, 0,
                           "redis+cluster: layout=native only: the others have keys in two slots");
     }
+    if (common->witness) {
+        return snib__fail(err, SNIB_EINVAL, 0,
+                          "redis+cluster: wait= is for a master and its replicas: in a cluster "
+                          "nothing is promised over a failover");
+    }
     name_all(common->settings.where, sizeof common->settings.where, session->url);
     return SNIB_OK;
 }

@@ -114,6 +114,7 @@ static void reset(struct snib__connection *c)
     c->stream = NULL;
     c->reader = NULL;
     c->state = SNIB__CONNECTION_DOWN;
+    c->seeking = false;
     c->listens = c->ending = c->retiring = c->leaving = c->answered = false;
     c->appended = c->written = c->offered = 0;
     c->gate = GATE_OPEN;
@@ -208,8 +209,20 @@ void snib__connection_dial(struct snib__connection *c)
     }
     c->dialled_ns = c->heard_ns = snib__now().boot_ns;
     c->state = SNIB__CONNECTION_DIALLING;
-    dial(c);
+    c->seeking = c->address->sought;
+    if (!c->seeking) {
+        dial(c);
+    }
     c->upcalls->greet(c);
+}
+
+void snib__connection_go(struct snib__connection *c)
+{
+    if (c->seeking) {
+        c->seeking = false;
+        c->dialled_ns = c->heard_ns = snib__now().boot_ns;
+        dial(c);
+    }
 }
 
 /* ---- Sending ---------------------------------------------------------------------------- */
@@ -393,11 +406,11 @@ static void receive(struct snib__connection *c)
 
 bool snib__connection_poll(const struct snib__connection *c, struct pollfd *p)
 {
-    if (c->state == SNIB__CONNECTION_DIALLING) {
+    if (c->state == SNIB__CONNECTION_DIALLING && !c->seeking) {
         *p = snib__dial_poll(&c->dial);
         return p->fd >= 0;
     }
-    if (c->state == SNIB__CONNECTION_DOWN) {
+    if (c->state == SNIB__CONNECTION_DOWN || c->seeking) {
         return false;
     }
     bool to_write = c->state == SNIB__CONNECTION_UP && sendable(c) > 0;
@@ -409,7 +422,7 @@ bool snib__connection_ready(const struct snib__connection *c)
 {
     struct pollfd none;
     return c->ending || (c->state == SNIB__CONNECTION_DIALLING && c->redial_ns == 0 &&
-                         !snib__connection_poll(c, &none));
+                         !c->seeking && !snib__connection_poll(c, &none));
 }
 
 static void dial_failed(struct snib__connection *c)
@@ -477,7 +490,7 @@ static bool is_done_with(const struct snib__connection *c)
 
 void snib__connection_step(struct snib__connection *c, short revents)
 {
-    if (c->state == SNIB__CONNECTION_DIALLING) {
+    if (c->state == SNIB__CONNECTION_DIALLING && !c->seeking) {
         dial_step(c);
     } else if (c->state == SNIB__CONNECTION_STARTING) {
         start_step(c);
@@ -490,6 +503,21 @@ void snib__connection_step(struct snib__connection *c, short revents)
         snib__connection_lose(c, c->how, c->sys, c->why);
     } else if (is_done_with(c)) {
         snib__connection_lose(c, SNIB__LOSS_CUT, 0, c->why);
+    }
+}
+
+/* What became ready may be others', too. */
+void snib__connection_poll_step(struct snib__connection *c, const struct pollfd fds[], size_t n)
+{
+    struct pollfd own;
+    short revents = 0;
+    if (snib__connection_poll(c, &own)) {
+        for (size_t i = 0; i < n; i++) {
+            revents |= fds[i].fd == own.fd ? fds[i].revents : 0;
+        }
+    }
+    if (revents || snib__connection_ready(c)) {
+        snib__connection_step(c, revents);
     }
 }
 

@@ -22,6 +22,7 @@ struct snib__address {
     const char *path;
     struct snib__tls *tls; /* NULL: no encryption */
     int64_t timeout_ms;    /* of connecting, of silence */
+    bool sought;           /* host and port are found out anew for each connection (finder.c) */
 };
 
 /* Something asked of the server. */
@@ -76,6 +77,7 @@ struct snib__connection {
     const struct snib__address *address;
     void *owner;
     enum snib__connection_state state;
+    bool seeking;   /* to be dialled as soon as it is known where */
     bool listens;   /* replies come unasked: there are no calls to pair them with */
     bool ending;    /* with the loss `how`; the next step does it */
     bool retiring;  /* closed as soon as nothing is asked */
@@ -118,7 +120,8 @@ void snib__connection_open_gate(struct snib__connection *);
 bool snib__connection_idle(const struct snib__connection *);
 bool snib__connection_clear(const struct snib__connection *); /* up, and all is sent */
 void snib__connection_flush(struct snib__connection *);
-void snib__connection_dial(struct snib__connection *);                /* if it is down */
+void snib__connection_dial(struct snib__connection *); /* if it is down */
+void snib__connection_go(struct snib__connection *);   /* if it seeks: the address is there */
 void snib__connection_drop(struct snib__connection *, void *subject); /* wants no answers */
 
 /* End it, with this explanation: once nothing is asked any more; once what was sent is answered,
@@ -134,6 +137,7 @@ void snib__connection_close(struct snib__connection *); /* silently; nobody is t
 bool snib__connection_poll(const struct snib__connection *, struct pollfd *);
 bool snib__connection_ready(const struct snib__connection *);
 void snib__connection_step(struct snib__connection *, short revents);
+void snib__connection_poll_step(struct snib__connection *, const struct pollfd fds[], size_t n);
 void snib__connection_expire(struct snib__connection *, int64_t now_ns);
 int64_t snib__connection_next(const struct snib__connection *);
 

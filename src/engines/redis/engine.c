@@ -5,11 +5,15 @@
  *   redis://[[user][:password]@]host[:port][/db]      default port 6379
  *   rediss://...                                       the same with TLS
  *   unix:///path/of/redis.sock
+ *   redis+sentinel://[[user][:password]@]sentinel[:port],.../master    default port 26379
+ *   rediss+sentinel://...                              the same with TLS, to all of them
  *
  * Calls go down only; words that go up go through a struct of functions.
  *
  *   engine.c                                          the slots, the loop
+ *   follow.c      proofs.c                            whichever is the master; what counts there
  *   handover.c    queries.c    examine.c findings.c   who waits; who asks; how is it
+ *   replication.c topology.c   finding.c              (and its replicas)
  *   rights.c                                          what we must be allowed to do
  *   claims.c  attempts.c  breaks.c                    attempt, renew, release; who broke it
  *   asks.c    debts.c      bid.c       watches.c
@@ -17,6 +21,7 @@
  *   layout.c      native*.c    plain*.c               what is in the keys
  *   redisson*.c   rwlock.c     scripts/
  *   node.c                                            one server
+ *   finder.c      witness.c                           sentinels; replicas
  *   inbox.c       greeting.c   quarantine.c ...       its parts: see node.h
  *   connection.c  command.c    reply.c    errors.c    bytes
  *
@@ -27,7 +32,9 @@
 #include "engines/redis/claims.h"
 #include "engines/redis/debts.h"
 #include "engines/redis/examine.h"
+#include "engines/redis/follow.h"
 #include "engines/redis/handover.h"
+#include "engines/redis/proofs.h"
 #include "engines/redis/queries.h"
 #include "engines/redis/rights.h"
 #include "engines/redis/server.h"
@@ -82,6 +89,18 @@ const struct snib__param snib__redis_params[] = {
     [SNIB__REDIS_WATCHDOG] = {"watchdog", SNIB__DURATION, "30s", 100, DAY_MS, NULL,
                               "layout=redisson-rw: the shortest lockWatchdogTimeout of those "
                               "Redissons, and the longest ttl of a shared lock"},
+    [SNIB__REDIS_SENTINEL_USER] = {"sentinel-user", SNIB__TEXT, NULL, 1, 200, NULL,
+                                   "redis+sentinel: who we are at the sentinels"},
+    [SNIB__REDIS_SENTINEL_PASSFILE] = {"sentinel-passfile", SNIB__TEXT, NULL, 1, 1000, NULL,
+                                       "redis+sentinel: a file with their password, readable by "
+                                       "its owner only"},
+    [SNIB__REDIS_WAIT] = {"wait", SNIB__TEXT, NULL, 1, 8, NULL,
+                          "grants and renewals count when so many replicas have them: a number, "
+                          "majority (which waits promotions out) or all"},
+    [SNIB__REDIS_WAIT_TIMEOUT] = {"wait-timeout", SNIB__DURATION, NULL, 1, 60000, NULL,
+                                  "how long replicas may take; 1s, or half of timeout= if less"},
+    [SNIB__REDIS_REPLICAS] = {"replicas", SNIB__COUNT, NULL, 1, 15, NULL,
+                              "how many replicas the master has when all is well; 2"},
     [SNIB__REDIS_PARAMS] = {.name = NULL},
 };
 
@@ -149,6 +168,12 @@ static void on_lost(struct snib__node *node, struct snib__redis_call *call, enum
     }
 }
 
+static void on_other(struct snib__node *node)
+{
+    snib__proofs_other(node->owner);
+    snib__follow_other(node->owner);
+}
+
 static void on_down(struct snib__node *node)
 {
     struct snib__redis *r = node->owner;
@@ -204,6 +229,7 @@ static void on_inbox_failed(struct snib__node *node)
 static const struct snib__node_upcalls node_upcalls = {
     .reply = on_reply,
     .lost = on_lost,
+    .other = on_other,
     .down = on_down,
     .message = on_message,
     .broken = on_broken,
@@ -253,7 +279,8 @@ int snib__redis_open(struct snib__session *session, snib_error *err)
     if (rc == SNIB_OK && r->by_steps && !r->layout->plan) {
         rc = snib__fail(err, SNIB_EINVAL, 0, "redis: layout=%s needs scripts", r->layout->name);
     }
-    return rc;
+    rc = rc < 0 ? rc : snib__proofs_open(r, err);
+    return rc < 0 ? rc : snib__follow_open(r, err);
 }
 
 void snib__redis_part(struct snib__redis *r)
@@ -264,6 +291,8 @@ void snib__redis_part(struct snib__redis *r)
         snib__examine_close(r);
     }
     snib__node_close(&r->node);
+    snib__proofs_close(r);
+    snib__follow_close(r);
     snib__steps_close(r);
     snib__debts_close(r);
     snib__breaks_close(r);
@@ -296,16 +325,24 @@ int64_t snib__redis_keep_time(struct snib__redis *r, int64_t now_ns)
     next_ns = least(next_ns, snib__breaks_keep_time(r, now_ns));
     next_ns = least(next_ns, snib__watches_keep_time(r, now_ns));
     next_ns = least(next_ns, snib__node_keep_time(&r->node, now_ns));
+    if (r->witness) {
+        next_ns = least(next_ns, snib__witness_keep_time(r->witness, now_ns));
+    }
+    if (r->finder) {
+        next_ns = least(next_ns, snib__finder_keep_time(r->finder, now_ns));
+    }
     /* A connection that was given up just now has left its debts behind: when are they due? */
     next_ns = least(next_ns, snib__debts_keep_time(r, now_ns, snib__claims_settled));
-    return snib__node_ready(&r->node) ? 0 : least(next_ns, r->line.tick_ns);
+    bool ready = snib__node_ready(&r->node) || (r->finder && snib__finder_ready(r->finder)) ||
+                 (r->witness && snib__connection_ready(&r->witness->connection));
+    return ready ? 0 : least(next_ns, r->line.tick_ns);
 }
 
 static void drive(struct snib__session *session, int64_t until_ns)
 {
     struct snib__redis *r = snib__redis_of(session);
     for (;;) {
-        struct pollfd fds[SNIB__NODE_FDS];
+        struct pollfd fds[SNIB__NODE_FDS + SNIB__FINDER_FDS + 1];
         int64_t now_ns = snib__now().boot_ns;
         int64_t next_ns = snib__redis_keep_time(r, now_ns);
         session->reconnects = r->node.greetings > 1 ? r->node.greetings - 1 : 0;
@@ -313,18 +350,27 @@ static void drive(struct snib__session *session, int64_t until_ns)
             return;
         }
         size_t n = snib__node_poll(&r->node, fds);
+        n += r->witness && snib__connection_poll(&r->witness->connection, &fds[n]);
+        n += r->finder ? snib__finder_poll(r->finder, fds + n) : 0;
         if (snib__sleep(session, fds, n, least(until_ns, next_ns))) {
             return;
         }
         snib__node_step(&r->node, fds, n);
+        if (r->witness) {
+            snib__connection_poll_step(&r->witness->connection, fds, n);
+        }
+        if (r->finder) {
+            snib__finder_step(r->finder, fds, n);
+        }
     }
 }
 
 const struct snib__engine snib__engine_redis = {
     .abi = SNIB__ENGINE_ABI,
     .scheme = "redis",
-    .aliases = "rediss unix",
-    .summary = "one Redis server: a hash per lock, scripts, direct hand-over",
+    .aliases = "rediss unix redis+sentinel rediss+sentinel",
+    .summary = "a Redis server, or the master that sentinels name: a hash per lock, scripts, "
+               "direct hand-over",
     .promise = "one holder while the server keeps its data and its clock; restarts are waited out",
     .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_LEASED |
               SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_TOKEN_SPAN | SNIB_TRAIT_CROSS_HOST |

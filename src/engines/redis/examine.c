@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "engines/redis/errors.h"
+#include "engines/redis/replication.h"
 #include "engines/redis/steps.h"
 
 #include <stdio.h>
@@ -29,9 +30,20 @@ static size_t count_probes(const struct snib__redis *r)
 }
 
 /* A lock is tried by scripts, or not at all. */
-static size_t count_all(const struct snib__redis *r, const struct snib__examination *e)
+static size_t count_own(const struct snib__redis *r, const struct snib__examination *e)
 {
     return count_probes(r) + (e->without_scripts ? 0 : STEPS);
+}
+
+/* And what is asked of replicated servers. */
+static size_t count_all(const struct snib__redis *r, const struct snib__examination *e)
+{
+    struct snib__command none;
+    size_t more = 0;
+    while (snib__replication_ask(&none, r, more)) {
+        more++;
+    }
+    return count_own(r, e) + more;
 }
 
 /* ---- Asking ----------------------------------------------------------------------------- */
@@ -103,9 +115,14 @@ static bool ask_all(struct snib__redis *r, struct snib__examination *e)
 {
     bool asked = true;
     size_t probes = count_probes(r);
-    for (size_t i = 0; asked && i < count_all(r, e); i++) {
+    for (size_t i = 0; asked && i < count_own(r, e); i++) {
         asked = i < probes ? ask_probe(r, e, &r->layout->probes[i])
                            : ask_step(r, e, (enum step)(i - probes));
+        e->asked += asked;
+    }
+    struct snib__command command;
+    for (size_t i = 0; asked && snib__replication_ask(&command, r, i); i++) {
+        asked = ask(r, e, &command);
         e->asked += asked;
     }
     return asked;
@@ -219,7 +236,9 @@ void snib__examine_reply(struct snib__redis *r, struct snib__redis_call *call,
         end_if_complete(r, e);
         return;
     }
-    if (reply->type == REDIS_REPLY_ERROR) {
+    if (index >= count_own(r, e)) {
+        snib__replication_reply(e, index - count_own(r, e), reply);
+    } else if (reply->type == REDIS_REPLY_ERROR) {
         on_refused(r, e, index, reply->text);
     } else if (index >= count_probes(r)) {
         on_step(r, e, (enum step)(index - count_probes(r)), reply);

@@ -3,6 +3,7 @@
 #define SNIB_REDIS_EXAMINE_H
 
 #include "engines/redis/session.h"
+#include "engines/redis/topology.h"
 
 /* The engine's part of an examination, and what it found out. */
 struct snib__examination {
@@ -20,7 +21,9 @@ struct snib__examination {
     char missing[160]; /* ... that only some need */
     char broken[160];  /* what a lock of our own met; "": it worked */
     struct snib__instant pinged;
-    int64_t round_trip_ns; /* 0: not measured */
+    int64_t round_trip_ns;          /* 0: not measured */
+    struct snib__topology topology; /* of a master with replicas, if the URL is for those */
+    char wait_denied[160];          /* "": WAIT may be used, or is not */
     bool inbox_known;
     char inbox_broken[160]; /* "": it works */
     bool lost;              /* the server, or the way to it */
@@ -39,6 +42,11 @@ void snib__examine_reply(struct snib__redis *, struct snib__redis_call *,
 void snib__examine_lost(struct snib__redis *, struct snib__redis_call *, enum snib__loss);
 void snib__examine_inbox(struct snib__redis *); /* it is open, or cannot be opened */
 void snib__examine_close(struct snib__redis *); /* ends all of them */
+
+/* finding.c: tell one finding. */
+void snib__finding_tell(const struct snib__examination *, int verdict, const char *about,
+                        const char *remedy, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* findings.c: tell all that was found. */
 void snib__findings_tell(struct snib__redis *, const struct snib__examination *);

@@ -4,8 +4,8 @@
  * something to be done.
  */
 #include "engines/redis/examine.h"
+#include "engines/redis/replication.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,26 +15,7 @@ struct report {
     const struct snib__examination *e;
 };
 
-static void tell(const struct report *p, int verdict, const char *about, const char *remedy,
-                 const char *format, ...) __attribute__((format(printf, 5, 6)));
-
-static void tell(const struct report *p, int verdict, const char *about, const char *remedy,
-                 const char *format, ...)
-{
-    char text[600];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    snib_finding finding = {
-        .size = sizeof finding,
-        .verdict = verdict,
-        .about = about,
-        .text = text,
-        .remedy = remedy,
-    };
-    snib__found(p->e->query, &finding);
-}
+#define tell(p, ...) snib__finding_tell((p)->e, __VA_ARGS__)
 
 /* ---- The way to it ---------------------------------------------------------------------- */
 
@@ -179,9 +160,12 @@ static void tell_role(const struct report *p)
     } else {
         tell(p, SNIB_GOOD, "role", NULL, "master");
     }
+    if (p->r->witness || p->r->finder) {
+        return; /* see replication.c */
+    }
     if (f->replicas > 0) {
         tell(p, SNIB_WARNING, "replicas",
-             "let the resource check the token, so that an old holder is refused",
+             "wait=majority; or let the resource check the token, so that an old holder is refused",
              "%lld: after a failover, locks that were not copied yet can be given twice",
              (long long)f->replicas);
     } else {
@@ -239,6 +223,9 @@ static void tell_persistence(const struct report *p)
     describe_persistence(f, text, sizeof text);
     if (snib__fitness_durable(f)) {
         tell(p, SNIB_GOOD, "persistence", NULL, "%s", text);
+    } else if (p->r->witness && p->r->witness->rule.guards) {
+        tell(p, SNIB_GOOD, "persistence", NULL,
+             "not relied on (%s): after a restart nothing is granted for as long as a lease", text);
     } else if (rule->off) {
         tell(p, SNIB_BAD, "persistence",
              "leave quarantine=no out, or CONFIG SET appendonly yes and appendfsync always",
@@ -362,6 +349,7 @@ void snib__findings_tell(struct snib__redis *r, const struct snib__examination *
     tell_password(&p);
     tell_version(&p);
     tell_role(&p);
+    snib__replication_tell(r, e);
     tell_eviction(&p);
     tell_persistence(&p);
     tell_tokens(&p);

@@ -115,7 +115,7 @@ void snib__handover_message(struct snib__redis *r, const char *message, size_t s
         return;
     }
     /* While releasing, the release that is under way gives it back. */
-    if (b->phase < SNIB__BID_HELD && b->asked.boot_ns != 0 && grant.turn >= b->queued_turn) {
+    if (b->phase < SNIB__BID_PROVING && b->asked.boot_ns != 0 && grant.turn >= b->queued_turn) {
         snib__attempts_granted(r, b, &grant);
     }
 }

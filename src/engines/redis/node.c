@@ -37,6 +37,19 @@ static void note(struct snib__node *node)
     }
 }
 
+/* Is it another server, or another run of it, than the one before? */
+static void meet(struct snib__node *node)
+{
+    const char *run_id = node->greeting.fitness.run_id;
+    bool other = node->met[0] && run_id[0] && strcmp(node->met, run_id) != 0;
+    if (run_id[0]) {
+        snprintf(node->met, sizeof node->met, "%.47s", run_id);
+    }
+    if (other && node->upcalls->other) {
+        node->upcalls->other(node);
+    }
+}
+
 static void judge(struct snib__node *node)
 {
     const struct snib__greeting *g = &node->greeting;
@@ -45,7 +58,8 @@ static void judge(struct snib__node *node)
         snprintf(node->why, sizeof node->why, "%s", g->failed);
     } else if (!snib__fitness_judge(&g->fitness, node->settings->may_evict, node->why,
                                     sizeof node->why)) {
-        bool passes = g->fitness.replica && node->was_fit; /* in the middle of a failover */
+        /* In the middle of a failover: there was a master here, or a sentinel said so. */
+        bool passes = g->fitness.replica && (node->was_fit || node->settings->address.sought);
         node->standing = passes ? SNIB__NODE_UNCHECKED : SNIB__NODE_UNFIT;
     } else {
         node->standing = SNIB__NODE_FIT;
@@ -53,6 +67,7 @@ static void judge(struct snib__node *node)
         snib__quarantine_meet(&node->quarantine, &node->settings->quarantine, &g->fitness);
         snib__inbox_follow(&node->inbox, g->fitness.run_id);
         note(node);
+        meet(node);
         return;
     }
     snib__connection_retire(&node->connection, node->why); /* the next one looks again */
@@ -190,6 +205,12 @@ void snib__node_close(struct snib__node *node)
 {
     snib__connection_close(&node->connection);
     snib__inbox_close(&node->inbox);
+}
+
+void snib__node_moved(struct snib__node *node)
+{
+    node->quarantine = (struct snib__quarantine){.until_ns = 0};
+    node->clock = (struct snib__server_clock){.known = false};
 }
 
 /* ---- Asking ----------------------------------------------------------------------------- */
@@ -336,22 +357,8 @@ bool snib__node_ready(const struct snib__node *node)
            snib__connection_ready(&node->inbox.connection);
 }
 
-static void step(struct snib__connection *c, const struct pollfd fds[], size_t n)
-{
-    struct pollfd own;
-    short revents = 0;
-    if (snib__connection_poll(c, &own)) {
-        for (size_t i = 0; i < n; i++) {
-            revents |= fds[i].fd == own.fd ? fds[i].revents : 0;
-        }
-    }
-    if (revents || snib__connection_ready(c)) {
-        snib__connection_step(c, revents);
-    }
-}
-
 void snib__node_step(struct snib__node *node, const struct pollfd fds[], size_t n)
 {
-    step(&node->connection, fds, n);
-    step(&node->inbox.connection, fds, n);
+    snib__connection_poll_step(&node->connection, fds, n);
+    snib__connection_poll_step(&node->inbox.connection, fds, n);
 }

@@ -28,6 +28,8 @@ struct snib__node;
 struct snib__node_upcalls {
     void (*reply)(struct snib__node *, struct snib__redis_call *, const struct snib__reply *);
     void (*lost)(struct snib__node *, struct snib__redis_call *, enum snib__loss);
+    void (*other)(
+        struct snib__node *);          /* another run than before was met, and may grant; or NULL */
     void (*down)(struct snib__node *); /* the connection has ended; its calls were told before */
     void (*message)(struct snib__node *, const char *bytes, size_t size); /* in the inbox */
     void (*broken)(struct snib__node *, const char *text);                /* who broke what */
@@ -71,12 +73,16 @@ struct snib__node {
     char why[200];
     char note[200];     /* for the next holder: what was found, or could not be; "": nothing */
     uint64_t greetings; /* connections that were begun */
+    char met[48];       /* the last run that was fit; "": none, or not known */
     bool was_fit;       /* once: if it is a replica now, there will be a master again */
 };
 
 void snib__node_init(struct snib__node *, const struct snib__node_upcalls *,
                      const struct snib__node_settings *, void *owner);
 void snib__node_close(struct snib__node *); /* silently; nobody is told */
+
+/* The address is another server's: what was known of the one before says nothing. */
+void snib__node_moved(struct snib__node *);
 
 /* Ask, connecting if need be. False: no memory. A kind is 0 or more. Nothing leaves before the next
  * flush, or step. */

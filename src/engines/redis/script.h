@@ -36,4 +36,8 @@ extern const struct snib__script snib__rwlock_release_script;
 extern const struct snib__script snib__rwlock_evict_script;
 extern const struct snib__script snib__rwlock_inspect_script;
 
+/* scripts/witness/ */
+extern const struct snib__script snib__witness_tick_script;
+extern const struct snib__script snib__witness_confirm_script;
+
 #endif

@@ -15,8 +15,10 @@
 
 #include "base/list.h"
 #include "base/table.h"
+#include "engines/redis/finder.h"
 #include "engines/redis/layout.h"
 #include "engines/redis/node.h"
+#include "engines/redis/witness.h"
 
 /* The rows of the parameter table in engine.c. */
 enum {
@@ -36,6 +38,11 @@ enum {
     SNIB__REDIS_LAYOUT,
     SNIB__REDIS_SCRIPTS,
     SNIB__REDIS_WATCHDOG,
+    SNIB__REDIS_SENTINEL_USER,
+    SNIB__REDIS_SENTINEL_PASSFILE,
+    SNIB__REDIS_WAIT,
+    SNIB__REDIS_WAIT_TIMEOUT,
+    SNIB__REDIS_REPLICAS,
     SNIB__REDIS_PARAMS
 };
 
@@ -59,6 +66,7 @@ enum snib__bid_phase {
     SNIB__BID_ASKED,    /* an attempt is under way */
     SNIB__BID_WANTS,    /* busy, and an inbox is needed to stand in line */
     SNIB__BID_QUEUED,   /* the server has our place */
+    SNIB__BID_PROVING,  /* granted; do enough replicas have it? */
     SNIB__BID_HELD,     /* the core was told so */
     SNIB__BID_RELEASING /* the release is under way; nothing else is sent any more */
 };
@@ -71,6 +79,10 @@ struct snib__bid {
     struct snib__list in_breaks; /* only while `listens` */
     struct snib__list in_watch;  /* only with `watch`: what it listens to */
     struct snib__watch *watch;
+    struct snib__proof proof;   /* what was granted last; with wait=: and is to be proven */
+    struct snib__instant held;  /* with wait=: what the core believes counts from here, */
+    int64_t held_ms;            /* for so long, */
+    uint32_t epoch;             /* in the witness's epoch of that number */
     struct snib__instant asked; /* a grant by message counts from here; 0: never asked */
     uint32_t turn;              /* how many attempts were sent */
     uint32_t queued_turn;       /* the last that was answered "queued"; 0: none */
@@ -139,7 +151,10 @@ struct snib__redis {
     bool lineless; /* it has no line at the server: who waits listens, and asks */
     struct snib__node_settings settings;
     struct snib__node node;
-    char *password; /* "" for none */
+    struct snib__witness *witness; /* NULL: what a master grants counts at once */
+    struct snib__finder *finder;   /* NULL: the URL says where the server is */
+    char *password;                /* "" for none */
+    char *sentinel_password;
     struct snib__tls *tls;
     char database[12];
     struct snib__table bids; /* those that messages may be for, by owner id */

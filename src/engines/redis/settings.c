@@ -43,6 +43,27 @@ static int read_db(struct snib__redis *r, const char *path, snib_error *err)
     return SNIB_OK;
 }
 
+static bool is_with_sentinels(const char *scheme)
+{
+    return strstr(scheme, "+sentinel") != NULL;
+}
+
+static int read_sentinels(struct snib__redis *r, snib_error *err)
+{
+    const struct snib__url *url = r->session->url;
+    const char *master = url->path && url->path[0] == '/' ? url->path + 1 : "";
+    if (!url->host_count || !master[0] || strpbrk(master, "/ ")) {
+        return snib__fail(err, SNIB_EINVAL, 0,
+                          "%s: wants sentinels and the name of a master: "
+                          "%s://10.0.0.1,10.0.0.2,10.0.0.3/mymaster",
+                          url->scheme, url->scheme);
+    }
+    r->settings.address.sought = true;
+    r->settings.address.host = ""; /* TCP, wherever it is */
+    snprintf(r->settings.where, sizeof r->settings.where, "%.60s", master);
+    return read_db(r, NULL, err);
+}
+
 static int read_place(struct snib__redis *r, snib_error *err)
 {
     const struct snib__url *url = r->session->url;
@@ -53,6 +74,9 @@ static int read_place(struct snib__redis *r, snib_error *err)
         r->settings.address.path = url->path;
         snprintf(r->settings.where, sizeof r->settings.where, "%.280s", url->path);
         return read_db(r, NULL, err);
+    }
+    if (is_with_sentinels(url->scheme)) {
+        return read_sentinels(r, err);
     }
     if (url->host_count > 1 && !strstr(url->scheme, "+cluster")) {
         return snib__fail(err, SNIB_EINVAL, 0, "redis: one server, not %zu", url->host_count);
