@@ -24,6 +24,7 @@
 
 extern const struct snib__engine snib__engine_file;
 extern const struct snib__engine snib__engine_redis;
+extern const struct snib__engine snib__engine_redis_cluster;
 extern const struct snib__engine snib__engine_zookeeper;
 
 struct row {
@@ -58,6 +59,8 @@ static const struct row rows[] = {
     {.scheme = "redis+sentinel", .built_in = &snib__engine_redis},
     {.scheme = "rediss+sentinel", .built_in = &snib__engine_redis},
     {.scheme = "unix", .built_in = &snib__engine_redis},
+    {.scheme = "redis+cluster", .built_in = &snib__engine_redis_cluster},
+    {.scheme = "rediss+cluster", .built_in = &snib__engine_redis_cluster},
     {.scheme = "zookeeper", .built_in = &snib__engine_zookeeper},
     {.scheme = "zookeepers", .built_in = &snib__engine_zookeeper},
     {.scheme = "etcd", ETCD_ROW},
@@ -175,8 +178,6 @@ static bool module_of(char *out, size_t size, const char *scheme)
 
 /* Schemes that people try, and what to do instead as long as they are not there. */
 static const char *const not_yet[][2] = {
-    {"redis+sentinel", "Redis Sentinel is not there yet: name the master itself, redis://HOST"},
-    {"redis+cluster", "Redis Cluster is not there yet"},
     {"redlock", "Redlock is not there yet"},
     {"mysql", "MySQL is not there yet"},
     {"postgres", "PostgreSQL is not there yet"},

@@ -18,6 +18,7 @@
  * Not done: choosing a server's topology; that is another row.
  */
 #include "conformance.h"
+#include "redis_cluster.h"
 #include "redis_group.h"
 #include "server.h"
 #include "server_etcd.h"
@@ -75,6 +76,13 @@ static void start_rediss(char *url, size_t size)
     server_start(&redis);
     snprintf(url, size, "rediss://127.0.0.1:%s?quarantine=no&ca=%s", port,
              tls_file("authority.crt"));
+}
+
+static void start_redis_cluster(char *url, size_t size)
+{
+    static struct redis_cluster cluster;
+    redis_cluster_start(&cluster);
+    redis_cluster_url(&cluster, url, size, "");
 }
 
 /* A name for a place that no other case has, now or earlier. */
@@ -253,6 +261,10 @@ static const struct engine_row rows[] = {
      .start = start_redis,
      .make_place = make_redis_acl_place},
     {.name = "rediss", .scheme = "rediss", .start = start_rediss, .make_place = make_redis_place},
+    {.name = "redis-cluster",
+     .scheme = "redis+cluster",
+     .start = start_redis_cluster,
+     .make_place = make_redis_place},
     {.name = "redis-sentinel", /* with two replicas, which must acknowledge */
      .scheme = "redis+sentinel",
      .start = start_redis_sentinel,

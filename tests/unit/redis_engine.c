@@ -5,6 +5,7 @@
  */
 #include "check.h"
 #include "engines/redis/session.h"
+#include "redis_group.h"
 #include "server.h"
 
 #include <hiredis/hiredis.h>
@@ -261,4 +262,55 @@ TEST(what_was_granted_in_a_quarantine_is_counted_until_it_is_undone)
     freeReplyObject(reply);
     redisFree(raw);
     end();
+}
+
+/* ---- Replicas --------------------------------------------------------------------------- */
+
+/* Until it is known. */
+static enum snib__status renew(struct case_claim *c)
+{
+    struct snib__claim *one[1] = {&c->claim};
+    int64_t start = check_now_ns();
+    do {
+        CHECK_INT((check_now_ns() - start) / 1000000, <, 3 * PATIENCE_MS);
+        c->answers = 0;
+        snib__engine_redis.renew(one, 1);
+        await_answer(c);
+    } while (c->result.status == SNIB__UNKNOWN);
+    return c->result.status;
+}
+
+/* The new master's copy has it still, and nobody else. At the old master somebody may have had it
+ * since it ended. */
+TEST_LIMIT(what_has_ended_is_renewed_at_the_same_master_only, 90)
+{
+    static struct redis_group group;
+    struct proxy door;
+    struct case_claim claim;
+    group_start(&group, &(struct group_wish){.nodes = 3});
+    group_open_epoch(group.nodes[0].port, "snib", 3, 60000);
+    proxy_start(&door, group.nodes[0].port);
+    server.port = door.port;
+    values[SNIB__REDIS_WAIT].text = "majority";
+    values[SNIB__REDIS_REPLICAS].number = 2;
+    begin(NULL);
+    claim_init(&claim, 0x01);
+    claim.claim.ttl_ms = 1000;
+    CHECK_INT(attempt(&claim), ==, SNIB__HELD);
+    check_sleep_ms(1000); /* its end */
+    CHECK_INT(renew(&claim), ==, SNIB__HELD);
+
+    group_do(group.nodes[0].port, "WAIT 2 5000");
+    group_promote(&group, 1);
+    group_follow(&group, 0, 1);
+    group_follow(&group, 2, 1);
+    group_await_replicas(group.nodes[1].port, 2);
+    proxy_target(&door, group.nodes[1].port);
+    proxy_cut(&door, PROXY_RESET);
+    check_sleep_ms(1000);
+    CHECK_INT(renew(&claim), ==, SNIB__LOST);
+    CHECK(strstr(claim.reason, "it ended before") != NULL);
+    (void)release(&claim);
+    end();
+    values[SNIB__REDIS_WAIT].text = NULL;
 }

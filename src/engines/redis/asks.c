@@ -16,6 +16,7 @@ static struct snib__redis_call begin_call(const struct snib__redis *r, enum snib
                                           const struct snib__redis_call *before)
 {
     struct snib__redis_call call = snib__node_call(&r->node, (int)kind, b);
+    call.asking = b->asking;
     if (before) {
         call.by_text = before->by_text;
         call.trials = before->trials;
@@ -39,6 +40,9 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
 {
     const struct snib__claim *claim = b->claim;
     unsigned char id[SNIB__ID_SIZE];
+    if (b->asking && !(before && before->asking)) {
+        r = r->router->whom(r, b); /* that server had it for one question */
+    }
     struct snib__redis_call call = begin_call(r, SNIB__CALL_ATTEMPT, b, before);
     struct snib__wish wish = snib__wish_for(r, claim->name, id);
     snib__bid_id(b, id);
@@ -49,7 +53,7 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
     wish.permits = claim->permits;
     wish.span = claim->span;
     wish.ttl_ms = claim->ttl_ms;
-    wish.inbox = claim->may_queue ? snib__node_inbox(&r->node) : NULL;
+    wish.inbox = claim->may_queue ? snib__redis_inbox(r, b) : NULL;
     wish.patient = b->patient = b->place > FIRST_FEW;
     wish.not_after_ms = call.not_after_ms;
     wish.turn = call.turn = ++b->turn;

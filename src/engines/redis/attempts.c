@@ -201,11 +201,11 @@ static void on_busy(struct snib__redis *r, struct snib__bid *b, const struct sni
         return;
     }
     if (b->claim->may_queue && !call->in_line) {
-        if (snib__node_inbox(&r->node)) { /* since the attempt was sent */
+        if (snib__redis_inbox(r, b)) { /* since the attempt was sent */
             snib__attempts_try(r, b);
             return;
         }
-        if (snib__node_open_inbox(&r->node)) {
+        if (snib__redis_open_inbox(r, b)) {
             /* No word until we stand in line: nobody may believe that we already do. */
             b->phase = SNIB__BID_WANTS;
             snib__redis_line_join(r, b, snib__attempts_recheck_ms(r, b));

@@ -54,6 +54,27 @@ struct snib__bid *snib__bid_find(const struct snib__redis *r, const unsigned cha
     return NULL;
 }
 
+/* ---- The inbox -------------------------------------------------------------------------- */
+
+/* In a cluster, as far as the server knows sharded channels, those are used: a plain message goes
+ * to all servers. */
+static bool is_sharded(const struct snib__redis *r)
+{
+    return r->router && snib__fitness_version(&r->node.greeting.fitness) >= 700;
+}
+
+const char *snib__redis_inbox(struct snib__redis *r, const struct snib__bid *b)
+{
+    return is_sharded(r) ? snib__inbox_of_slot(&r->node.inbox, b->slot)
+                         : snib__node_inbox(&r->node);
+}
+
+bool snib__redis_open_inbox(struct snib__redis *r, const struct snib__bid *b)
+{
+    return is_sharded(r) ? snib__inbox_open_slot(&r->node.inbox, b->slot)
+                         : snib__node_open_inbox(&r->node);
+}
+
 /* ---- The line --------------------------------------------------------------------------- */
 
 void snib__redis_await(struct snib__redis *r)

@@ -19,6 +19,11 @@ void snib__redis_line_now(struct snib__redis *, struct snib__bid *); /* one that
 void snib__redis_line_leave(struct snib__redis *, struct snib__bid *);
 void snib__redis_line_hurry(struct snib__redis *);
 
+/* Where grants of it are told, NULL while that is nowhere; and see to it that there is such a
+ * place: false if that cannot be now. */
+const char *snib__redis_inbox(struct snib__redis *, const struct snib__bid *);
+bool snib__redis_open_inbox(struct snib__redis *, const struct snib__bid *);
+
 /* Whether the inbox is wanted may have changed. */
 void snib__redis_await(struct snib__redis *);
 

@@ -27,6 +27,14 @@ void snib__breaks_deny(struct snib__bid *b)
     b->breaker = NULL;
 }
 
+/* At this time at the latest: there may be others who want to be woken. */
+static void wake_at(struct snib__session *session, int64_t at_ns)
+{
+    if (!session->wake_ns || at_ns < session->wake_ns) {
+        session->wake_ns = at_ns;
+    }
+}
+
 void snib__breaks_listen(struct snib__redis *r, struct snib__bid *b)
 {
     struct snib__redis_breaks *breaks = &r->breaks;
@@ -37,7 +45,7 @@ void snib__breaks_listen(struct snib__redis *r, struct snib__bid *b)
     snib__list_append(&breaks->bids, &b->in_breaks);
     if (breaks->count++ == 0) {
         breaks->open_ns = snib__later(snib__now().boot_ns, WHILE_NS);
-        r->session->wake_ns = breaks->open_ns;
+        wake_at(r->session, breaks->open_ns);
     }
 }
 
@@ -64,7 +72,7 @@ int64_t snib__breaks_keep_time(struct snib__redis *r, int64_t now_ns)
         return SNIB__NEVER;
     }
     if (now_ns < breaks->open_ns) {
-        r->session->wake_ns = breaks->open_ns;
+        wake_at(r->session, breaks->open_ns);
         return breaks->open_ns;
     }
     breaks->open = true;

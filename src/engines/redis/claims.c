@@ -71,6 +71,18 @@ static void end_release(struct snib__redis *r, struct snib__bid *b, enum snib__s
 
 /* ---- Submitting ------------------------------------------------------------------------- */
 
+/* Nobody waits for answers yet, of this server or of another one. */
+static bool is_idle(const struct snib__redis *r)
+{
+    return snib__node_idle(&r->node) && !(r->router && r->router->busy(r));
+}
+
+static void flush(struct snib__redis *r)
+{
+    snib__node_flush(&r->node);
+    r->session->afloat = snib__node_clear(&r->node);
+}
+
 /* Whoever submits sends, unless others come at once and it can leave with theirs. A driver that
  * sleeps waits for answers already if others are on their way, and no later than for theirs. */
 static void dispatch(struct snib__redis *r, bool idle)
@@ -81,22 +93,19 @@ static void dispatch(struct snib__redis *r, bool idle)
         session->quiet = true;
         return;
     }
-    snib__claims_flush(session);
-    session->quiet = !idle && session->afloat;
+    flush(r);
+    session->quiet = !idle && session->afloat && snib__node_up(&r->node);
 }
 
 void snib__claims_flush(struct snib__session *session)
 {
-    struct snib__redis *r = snib__redis_of(session);
-    snib__node_flush(&r->node);
-    session->afloat = snib__node_clear(&r->node);
+    flush(snib__redis_of(session));
 }
 
-void snib__claims_attempt(struct snib__claim *claim)
+void snib__claims_attempt_at(struct snib__redis *r, struct snib__claim *claim)
 {
-    struct snib__redis *r = snib__redis_of(claim->session);
     struct snib__bid *b = claim->state;
-    bool idle = snib__node_idle(&r->node);
+    bool idle = is_idle(r);
     b->claim = claim;
     const char *refused = r->layout->refuses(r->settings.prefix, claim->name);
     if (refused) {
@@ -125,10 +134,9 @@ void snib__claims_attempt(struct snib__claim *claim)
     dispatch(r, idle);
 }
 
-void snib__claims_renew(struct snib__claim *const claims[], size_t n)
+void snib__claims_renew_at(struct snib__redis *r, struct snib__claim *const claims[], size_t n)
 {
-    struct snib__redis *r = snib__redis_of(claims[0]->session);
-    bool idle = snib__node_idle(&r->node);
+    bool idle = is_idle(r);
     for (size_t i = 0; i < n; i++) {
         struct snib__bid *b = claims[i]->state;
         if (b->renewing && b->by_itself) {
@@ -143,11 +151,10 @@ void snib__claims_renew(struct snib__claim *const claims[], size_t n)
     dispatch(r, idle);
 }
 
-void snib__claims_release(struct snib__claim *claim)
+void snib__claims_release_at(struct snib__redis *r, struct snib__claim *claim)
 {
-    struct snib__redis *r = snib__redis_of(claim->session);
     struct snib__bid *b = claim->state;
-    bool idle = snib__node_idle(&r->node);
+    bool idle = is_idle(r);
     b->claim = claim; /* an adopted one was never attempted here */
     snib__redis_line_leave(r, b);
     snib__watches_leave(r, b);
@@ -162,6 +169,21 @@ void snib__claims_release(struct snib__claim *claim)
     } else {
         dispatch(r, idle);
     }
+}
+
+void snib__claims_attempt(struct snib__claim *claim)
+{
+    snib__claims_attempt_at(snib__redis_of(claim->session), claim);
+}
+
+void snib__claims_renew(struct snib__claim *const claims[], size_t n)
+{
+    snib__claims_renew_at(snib__redis_of(claims[0]->session), claims, n);
+}
+
+void snib__claims_release(struct snib__claim *claim)
+{
+    snib__claims_release_at(snib__redis_of(claim->session), claim);
 }
 
 /* ---- Answers to a renewal and a release ------------------------------------------------- */
@@ -343,8 +365,7 @@ static void on_error(struct snib__redis *r, struct snib__bid *b, struct snib__re
 
 /* ---- Calls that were lost --------------------------------------------------------------- */
 
-/* The call will say no more. */
-static void leave_ring(struct snib__bid *b, const struct snib__redis_call *call)
+void snib__claims_leave_ring(struct snib__bid *b, const struct snib__redis_call *call)
 {
     b->under_way--;
     if (call->kind == SNIB__CALL_RENEW) {
@@ -359,6 +380,17 @@ static void note_loose(struct snib__bid *b, int64_t not_after_ms)
         b->loose_ms = -1;
     } else if (b->loose_ms >= 0 && not_after_ms > b->loose_ms) {
         b->loose_ms = not_after_ms;
+    }
+}
+
+void snib__claims_note_loss(struct snib__bid *b, const struct snib__redis_call *call,
+                            enum snib__loss how)
+{
+    if (how >= SNIB__LOSS_CUT) {
+        b->sent = true;
+        if (call->kind == SNIB__CALL_ATTEMPT) {
+            note_loose(b, call->not_after_ms);
+        }
     }
 }
 
@@ -383,14 +415,9 @@ void snib__claims_lost(struct snib__redis *r, struct snib__redis_call *call, enu
         }
         return; /* if it still comes, it counts from when it was sent, and is welcome */
     }
-    leave_ring(b, call);
+    snib__claims_leave_ring(b, call);
     call->subject = how == SNIB__LOSS_TOO_LATE ? NULL : b;
-    if (how >= SNIB__LOSS_CUT) {
-        b->sent = true;
-        if (call->kind == SNIB__CALL_ATTEMPT) {
-            note_loose(b, call->not_after_ms);
-        }
-    }
+    snib__claims_note_loss(b, call, how);
     if (b->phase == SNIB__BID_RELEASING && call->kind != SNIB__CALL_RELEASE) {
         return;
     }
@@ -420,7 +447,7 @@ void snib__claims_reply(struct snib__redis *r, struct snib__redis_call *call,
     if (!b) {
         return; /* too late */
     }
-    leave_ring(b, call);
+    snib__claims_leave_ring(b, call);
     if (reply->type == REDIS_REPLY_ERROR) {
         on_error(r, b, call, reply->text);
         return;

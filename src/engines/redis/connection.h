@@ -31,6 +31,7 @@ struct snib__redis_call {
     bool by_text;              /* a script's text, because the server did not know its SHA-1 */
     uint32_t turn;             /* an attempt: which one of its claim */
     bool in_line;              /* an attempt that is willing to wait, and names an inbox */
+    bool asking;               /* in a cluster: of a server that is about to get the slot */
     unsigned char trials;      /* connections it was lost on */
     unsigned char step, index; /* steps.c: which of an exchange's */
     void *subject;             /* NULL: nobody wants the answer any more */

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define PAUSE_FIRST_MS 50
+#define MOVE_MS 10 /* between two servers that may send us to each other */
 #define PAUSE_MOST_MS 1000
 
 static void forget(struct snib__redis *r, struct snib__debt *d)
@@ -40,6 +41,7 @@ static void ask(struct snib__redis *r, struct snib__debt *d)
     struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_DEBT, d);
     wish.loose_ms = d->loose_ms;
     wish.by_text = call.by_text = d->by_text;
+    call.asking = d->asking;
     d->retry_ns = SNIB__NEVER;
     if (!snib__steps_ask(r, SNIB__PLAN_RELEASE, &call, &wish)) {
         postpone(d);
@@ -69,6 +71,15 @@ struct snib__debt *snib__debts_add(struct snib__redis *r, const char *name,
         ask(r, d);
     }
     return d;
+}
+
+void snib__debts_move(struct snib__debt *d, struct snib__redis *to, bool asking)
+{
+    snib__list_remove(&d->in_session);
+    snib__list_append(&to->debts, &d->in_session);
+    d->asking = asking;
+    d->by_text = false;
+    d->retry_ns = snib__now().boot_ns + snib__jitter(MOVE_MS * SNIB__MS);
 }
 
 static void on_error(struct snib__redis *r, struct snib__debt *d, const char *text)

@@ -14,6 +14,7 @@ struct snib__debt {
     int64_t retry_ns; /* when to ask again; SNIB__NEVER while it is under way */
     int64_t pause_ms;
     bool by_text;
+    bool asking; /* in a cluster: see the bid's */
     bool unsure; /* it may have been done already, without an answer */
     /* A claim whose release this is, until it was answered: at this time at the latest. */
     struct snib__bid *bid;
@@ -29,6 +30,9 @@ typedef void snib__debt_settled(struct snib__redis *, struct snib__bid *,
 struct snib__debt *snib__debts_add(struct snib__redis *, const char *name,
                                    const unsigned char id[SNIB__ID_SIZE], int64_t loose_ms,
                                    bool refused);
+
+/* Another server has that lock now: ask there, soon. */
+void snib__debts_move(struct snib__debt *, struct snib__redis *to, bool asking);
 
 /* What became of calls whose subject is a debt. */
 void snib__debts_reply(struct snib__redis *, struct snib__redis_call *, const struct snib__reply *,

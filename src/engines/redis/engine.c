@@ -37,6 +37,7 @@
 #include "engines/redis/proofs.h"
 #include "engines/redis/queries.h"
 #include "engines/redis/rights.h"
+#include "engines/redis/server.h"
 #include "engines/redis/settings.h"
 #include "engines/redis/steps.h"
 #include "engines/redis/watches.h"
@@ -50,7 +51,7 @@ union snib__redis_query {
 
 #define DAY_MS (24LL * 3600 * 1000)
 
-static const struct snib__param params[] = {
+const struct snib__param snib__redis_params[] = {
     [SNIB__REDIS_DB] = {"db", SNIB__COUNT, NULL, 0, 65535, NULL,
                         "the database; with redis: it may also be the path"},
     [SNIB__REDIS_PREFIX] =
@@ -111,6 +112,9 @@ static void on_reply(struct snib__node *node, struct snib__redis_call *call,
     static const struct snib__reply no_scripts = {
         .type = REDIS_REPLY_ERROR, .text = "NOSCRIPT not allowed", .size = 20};
     struct snib__redis *r = node->owner;
+    if (r->router && r->router->reply(r, call, &reply)) {
+        return;
+    }
     if (call->kind <= SNIB__CALL_EVICT && reply->type == REDIS_REPLY_ERROR &&
         snib__steps_switch(r, reply->text)) {
         call->by_text = false; /* it is asked once more, and then step by step */
@@ -140,7 +144,7 @@ static void on_reply(struct snib__node *node, struct snib__redis_call *call,
 static void on_lost(struct snib__node *node, struct snib__redis_call *call, enum snib__loss how)
 {
     struct snib__redis *r = node->owner;
-    if (!call->subject) {
+    if (!call->subject || (r->router && r->router->lost(r, call, how))) {
         return;
     }
     switch (call->kind) {
@@ -172,7 +176,11 @@ static void on_other(struct snib__node *node)
 
 static void on_down(struct snib__node *node)
 {
-    snib__redis_line_hurry(node->owner); /* those that stand in line ask where they are */
+    struct snib__redis *r = node->owner;
+    snib__redis_line_hurry(r); /* those that stand in line ask where they are */
+    if (r->router) {
+        r->router->down(r);
+    }
 }
 
 static void on_message(struct snib__node *node, const char *bytes, size_t size)
@@ -193,6 +201,11 @@ static void on_subscribed(struct snib__node *node, const char *channel)
 static void on_heard(struct snib__node *node, const char *channel, const char *text)
 {
     snib__watches_heard(node->owner, channel, text);
+}
+
+static void on_slot(struct snib__node *node, unsigned slot, bool hears)
+{
+    snib__handover_slot(node->owner, slot, hears);
 }
 
 static void on_inbox_ready(struct snib__node *node)
@@ -222,6 +235,7 @@ static const struct snib__node_upcalls node_upcalls = {
     .broken = on_broken,
     .subscribed = on_subscribed,
     .heard = on_heard,
+    .slot = on_slot,
     .inbox_ready = on_inbox_ready,
     .inbox_hears = on_inbox_hears,
     .inbox_failed = on_inbox_failed,
@@ -229,9 +243,8 @@ static const struct snib__node_upcalls node_upcalls = {
 
 /* ---- Open and close --------------------------------------------------------------------- */
 
-static int open_session(struct snib__session *session, snib_error *err)
+void snib__redis_begin(struct snib__redis *r, struct snib__session *session)
 {
-    struct snib__redis *r = snib__redis_of(session);
     r->session = session;
     r->layout = &snib__layouts[session->values[SNIB__REDIS_LAYOUT].number];
     r->lineless = (r->layout->lacks & SNIB_TRAIT_FAIR) != 0;
@@ -244,14 +257,25 @@ static int open_session(struct snib__session *session, snib_error *err)
     snib__list_init(&r->debts);
     snib__list_init(&r->searches);
     snib__list_init(&r->examinations);
+    r->by_steps = session->values[SNIB__REDIS_SCRIPTS].number != 0;
+}
+
+void snib__redis_meet(struct snib__redis *r)
+{
+    snib__node_init(&r->node, &node_upcalls, &r->settings, r);
+}
+
+int snib__redis_open(struct snib__session *session, snib_error *err)
+{
+    struct snib__redis *r = snib__redis_of(session);
+    snib__redis_begin(r, session);
     if (!session->values[SNIB__REDIS_PASSING].number) {
         session->traits &= ~(unsigned)SNIB_TRAIT_TOKEN_SPAN;
     }
-    r->by_steps = session->values[SNIB__REDIS_SCRIPTS].number != 0;
     session->traits &= ~r->layout->lacks;
     session->why = r->layout->why;
     int rc = snib__settings_read(r, err);
-    snib__node_init(&r->node, &node_upcalls, &r->settings, r);
+    snib__redis_meet(r);
     if (rc == SNIB_OK && r->by_steps && !r->layout->plan) {
         rc = snib__fail(err, SNIB_EINVAL, 0, "redis: layout=%s needs scripts", r->layout->name);
     }
@@ -259,13 +283,9 @@ static int open_session(struct snib__session *session, snib_error *err)
     return rc < 0 ? rc : snib__follow_open(r, err);
 }
 
-static void close_session(struct snib__session *session)
+void snib__redis_part(struct snib__redis *r)
 {
-    struct snib__redis *r = snib__redis_of(session);
-    if (!r->session) {
-        return;
-    }
-    if (!snib__forked(session)) {
+    if (!snib__forked(r->session)) {
         snib__node_flush(&r->node); /* releases that nobody waited for */
         snib__queries_close(r);
         snib__examine_close(r);
@@ -277,9 +297,17 @@ static void close_session(struct snib__session *session)
     snib__debts_close(r);
     snib__breaks_close(r);
     snib__watches_close(r);
-    snib__settings_free(r);
     snib__table_free(&r->bids);
-    r->session = NULL;
+}
+
+static void close_session(struct snib__session *session)
+{
+    struct snib__redis *r = snib__redis_of(session);
+    if (r->session) {
+        snib__redis_part(r);
+        snib__settings_free(r);
+        r->session = NULL;
+    }
 }
 
 /* ---- Driving ---------------------------------------------------------------------------- */
@@ -289,8 +317,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Whatever is due; when to come back. */
-static int64_t keep_time(struct snib__redis *r, int64_t now_ns)
+int64_t snib__redis_keep_time(struct snib__redis *r, int64_t now_ns)
 {
     snib__handover_keep_time(r, now_ns);
     int64_t next_ns = snib__debts_keep_time(r, now_ns, snib__claims_settled);
@@ -306,7 +333,6 @@ static int64_t keep_time(struct snib__redis *r, int64_t now_ns)
     }
     /* A connection that was given up just now has left its debts behind: when are they due? */
     next_ns = least(next_ns, snib__debts_keep_time(r, now_ns, snib__claims_settled));
-    r->session->reconnects = r->node.greetings > 1 ? r->node.greetings - 1 : 0;
     bool ready = snib__node_ready(&r->node) || (r->finder && snib__finder_ready(r->finder)) ||
                  (r->witness && snib__connection_ready(&r->witness->connection));
     return ready ? 0 : least(next_ns, r->line.tick_ns);
@@ -318,7 +344,8 @@ static void drive(struct snib__session *session, int64_t until_ns)
     for (;;) {
         struct pollfd fds[SNIB__NODE_FDS + SNIB__FINDER_FDS + 1];
         int64_t now_ns = snib__now().boot_ns;
-        int64_t next_ns = keep_time(r, now_ns);
+        int64_t next_ns = snib__redis_keep_time(r, now_ns);
+        session->reconnects = r->node.greetings > 1 ? r->node.greetings - 1 : 0;
         if (now_ns >= until_ns) {
             return;
         }
@@ -351,8 +378,8 @@ const struct snib__engine snib__engine_redis = {
     .session_size = sizeof(struct snib__redis),
     .claim_size = sizeof(struct snib__bid),
     .query_size = sizeof(union snib__redis_query),
-    .params = params,
-    .open = open_session,
+    .params = snib__redis_params,
+    .open = snib__redis_open,
     .close = close_session,
     .attempt = snib__claims_attempt,
     .renew = snib__claims_renew,

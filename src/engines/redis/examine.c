@@ -290,10 +290,8 @@ void snib__examine_inbox(struct snib__redis *r)
 
 /* ---- Submitting ------------------------------------------------------------------------- */
 
-void snib__examine(struct snib__query *query)
+void snib__examine_name(struct snib__examination *e)
 {
-    struct snib__redis *r = snib__redis_of(query->session);
-    struct snib__examination *e = query->state;
     unsigned char random[12];
     snib__random(random, sizeof random);
     snib__random(e->id, sizeof e->id);
@@ -301,6 +299,11 @@ void snib__examine(struct snib__query *query)
     for (size_t i = 0; i < sizeof random; i++) {
         n += snprintf(e->name + n, sizeof e->name - (size_t)n, "%02x", random[i]);
     }
+}
+
+void snib__examine_at(struct snib__redis *r, struct snib__query *query)
+{
+    struct snib__examination *e = query->state;
     snprintf(e->channel, sizeof e->channel, "%.110s:inbox:%s", r->settings.root, e->name);
     e->query = query;
     e->without_scripts = e->no_scripts = r->by_steps;
@@ -314,6 +317,12 @@ void snib__examine(struct snib__query *query)
         note_inbox(r, e);
     }
     snib__node_flush(&r->node);
+}
+
+void snib__examine(struct snib__query *query)
+{
+    snib__examine_name(query->state);
+    snib__examine_at(snib__redis_of(query->session), query);
 }
 
 void snib__examine_close(struct snib__redis *r)

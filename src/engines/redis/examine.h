@@ -32,6 +32,11 @@ struct snib__examination {
 };
 
 void snib__examine(struct snib__query *);
+
+/* The same in two steps: the name of a lock; and at a server that whoever calls has chosen. */
+void snib__examine_name(struct snib__examination *);
+void snib__examine_at(struct snib__redis *, struct snib__query *);
+
 void snib__examine_reply(struct snib__redis *, struct snib__redis_call *,
                          const struct snib__reply *);
 void snib__examine_lost(struct snib__redis *, struct snib__redis_call *, enum snib__loss);

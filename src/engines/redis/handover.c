@@ -71,6 +71,26 @@ void snib__handover_ready(struct snib__redis *r)
     snib__redis_line_hurry(r); /* tickets name the old inbox */
 }
 
+void snib__handover_slot(struct snib__redis *r, unsigned slot, bool hears)
+{
+    struct snib__list *all = &r->line.bids, *after;
+    for (struct snib__list *l = all->after; l != all; l = after) {
+        struct snib__bid *b = SNIB__OF(l, struct snib__bid, in_line);
+        after = l->after;
+        if (b->slot != slot) {
+            continue;
+        }
+        if (hears && b->phase == SNIB__BID_WANTS) {
+            snib__redis_line_leave(r, b);
+            b->phase = SNIB__BID_ASKED;
+            snib__attempts_try(r, b);
+        } else if (!hears) {
+            snib__redis_line_now(r, b); /* the slot has gone: ask, and be told where */
+        }
+    }
+    snib__node_flush(&r->node);
+}
+
 /* Without an inbox there is no line to stand in: those who wait try again, now and then. */
 void snib__handover_failed(struct snib__redis *r)
 {

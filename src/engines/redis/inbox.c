@@ -28,8 +28,11 @@
 #define PING_NS (10000 * SNIB__MS)
 #define PAUSE_FIRST_MS 100
 #define PAUSE_MOST_MS 5000
-#define STOOD_NS (1000 * SNIB__MS) /* cut off sooner, the next one waits for a pause too */
-#define SUBSCRIBE 1                /* the kind of that call */
+#define STOOD_NS (1000 * SNIB__MS)   /* cut off sooner, the next one waits for a pause too */
+#define SUBSCRIBE 1                  /* the kind of that call */
+#define UNUSED_NS (30000 * SNIB__MS) /* a slot that nobody waits in */
+#define AGAIN_NS (500 * SNIB__MS)    /* it was asked for in vain: its slot is on its way */
+#define HEX 32                       /* at the end of our name */
 
 static void greet(struct snib__connection *c)
 {
@@ -51,6 +54,89 @@ static void greet(struct snib__connection *c)
         (void)snib__connection_say(c, &command);
     }
 }
+
+/* ---- Slots of a cluster ----------------------------------------------------------------- */
+
+static void say(struct snib__inbox *inbox, const char *word, const char *channel)
+{
+    struct snib__command command;
+    snib__command_words(&command, word, channel, (char *)NULL);
+    (void)snib__connection_say(&inbox->connection, &command);
+}
+
+static void hear(struct snib__inbox *inbox, struct snib__ear_of_slot *ear)
+{
+    ear->asked_ns = snib__now().boot_ns;
+    snib__ear_name(ear, inbox->root, inbox->name + strlen(inbox->name) - HEX);
+    say(inbox, "SSUBSCRIBE", ear->channel);
+}
+
+static void hear_all(struct snib__inbox *inbox)
+{
+    for (struct snib__list *l = inbox->ears.all.after; l != &inbox->ears.all; l = l->after) {
+        hear(inbox, SNIB__OF(l, struct snib__ear_of_slot, in_all));
+    }
+}
+
+const char *snib__inbox_of_slot(struct snib__inbox *inbox, unsigned slot)
+{
+    struct snib__ear_of_slot *ear = snib__ears_find(&inbox->ears, slot);
+    if (!ear || !ear->hears) {
+        return NULL;
+    }
+    ear->used_ns = snib__now().boot_ns;
+    return ear->channel;
+}
+
+bool snib__inbox_open_slot(struct snib__inbox *inbox, unsigned slot)
+{
+    int64_t now_ns = snib__now().boot_ns;
+    struct snib__ear_of_slot *ear = snib__ears_find(&inbox->ears, slot);
+    ear = ear ? ear : snib__ears_add(&inbox->ears, slot);
+    snib__inbox_open(inbox);
+    if (!ear || inbox->state == SNIB__INBOX_NONE) {
+        return false;
+    }
+    ear->used_ns = now_ns;
+    if (inbox->state == SNIB__INBOX_READY && !ear->hears &&
+        (!ear->asked_ns || now_ns - ear->asked_ns >= AGAIN_NS)) {
+        hear(inbox, ear);
+        snib__connection_flush(&inbox->connection);
+    }
+    return true;
+}
+
+static void forget_unused(struct snib__inbox *inbox, int64_t now_ns)
+{
+    struct snib__list *after;
+    for (struct snib__list *l = inbox->ears.all.after; l != &inbox->ears.all; l = after) {
+        struct snib__ear_of_slot *ear = SNIB__OF(l, struct snib__ear_of_slot, in_all);
+        after = l->after;
+        if (now_ns - ear->used_ns >= UNUSED_NS) {
+            say(inbox, "SUNSUBSCRIBE", ear->channel);
+            snib__ears_remove(&inbox->ears, ear);
+        }
+    }
+}
+
+/* The server ends a subscription by itself when the slot has gone. */
+static void on_slot(struct snib__inbox *inbox, const char *channel, bool hears)
+{
+    struct snib__ear_of_slot *ear = snib__ears_named(&inbox->ears, channel);
+    if (ear && ear->hears != hears) {
+        ear->hears = hears;
+        ear->asked_ns = 0;
+        inbox->upcalls->slot(inbox, ear->slot, hears);
+    }
+}
+
+void snib__inbox_close(struct snib__inbox *inbox)
+{
+    snib__connection_close(&inbox->connection);
+    snib__ears_close(&inbox->ears);
+}
+
+/* ---- What it hears ---------------------------------------------------------------------- */
 
 static const char elsewhere[] = "the subscription is at another run of the server";
 
@@ -75,6 +161,7 @@ static void on_subscribed(struct snib__inbox *inbox, const struct snib__reply *r
     c->listens = true;
     inbox->state = SNIB__INBOX_READY;
     inbox->ready_ns = inbox->pinged_ns = inbox->ponged_ns = snib__now().boot_ns;
+    hear_all(inbox);
     inbox->upcalls->ready(inbox);
 }
 
@@ -88,6 +175,14 @@ static void on_reply(struct snib__connection *c, struct snib__redis_call *call,
         snib__greeting_reply(&inbox->greeting, c, call, reply);
     } else if (strcmp(snib__reply_text(reply, 0), "pong") == 0) {
         inbox->ponged_ns = snib__now().boot_ns;
+    } else if (strcmp(snib__reply_text(reply, 0), "smessage") == 0) {
+        size_t size;
+        const char *bytes = snib__reply_bytes(reply, 2, &size);
+        inbox->upcalls->message(inbox, bytes, size);
+    } else if (strcmp(snib__reply_text(reply, 0), "ssubscribe") == 0) {
+        on_slot(inbox, snib__reply_text(reply, 1), true);
+    } else if (strcmp(snib__reply_text(reply, 0), "sunsubscribe") == 0) {
+        on_slot(inbox, snib__reply_text(reply, 1), false);
     } else if (strcmp(snib__reply_text(reply, 0), "message") == 0) {
         const char *channel = snib__reply_text(reply, 1);
         if (strcmp(channel, inbox->name) == 0) {
@@ -121,6 +216,7 @@ static void on_down(struct snib__connection *c)
     struct snib__inbox *inbox = c->owner;
     bool opening = inbox->state == SNIB__INBOX_OPENING;
     inbox->state = SNIB__INBOX_NONE;
+    snib__ears_deafen(&inbox->ears);
     if (!opening && snib__now().boot_ns - inbox->ready_ns >= STOOD_NS) {
         inbox->pause_ms = 0;
         inbox->retry_ns = 0; /* at once: it worked until now */
@@ -147,6 +243,7 @@ void snib__inbox_init(struct snib__inbox *inbox, const struct snib__inbox_upcall
 {
     *inbox = (struct snib__inbox){
         .upcalls = upcalls, .credentials = credentials, .root = root, .owner = owner};
+    snib__ears_init(&inbox->ears);
     snib__connection_init(&inbox->connection, &connection_upcalls, address, inbox);
 }
 
@@ -215,6 +312,7 @@ void snib__inbox_keep_time(struct snib__inbox *inbox, int64_t now_ns)
         snib__connection_lose(c, SNIB__LOSS_SILENT, 0, "the subscription fell silent");
     } else if (inbox->pinged_ns <= inbox->ponged_ns && now_ns >= inbox->ponged_ns + PING_NS) {
         inbox->pinged_ns = now_ns;
+        forget_unused(inbox, now_ns);
         snib__command_words(&ping, "PING", (char *)NULL);
         (void)snib__connection_say(c, &ping);
     }

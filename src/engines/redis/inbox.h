@@ -7,6 +7,7 @@
  */
 
 #include "engines/redis/connection.h"
+#include "engines/redis/ears.h"
 #include "engines/redis/greeting.h"
 
 enum snib__inbox_state { SNIB__INBOX_NONE, SNIB__INBOX_OPENING, SNIB__INBOX_READY };
@@ -18,6 +19,7 @@ struct snib__inbox_upcalls {
     void (*broken)(struct snib__inbox *, const char *text);        /* what was said to everybody */
     void (*subscribed)(struct snib__inbox *, const char *channel); /* another one, asked for */
     void (*heard)(struct snib__inbox *, const char *channel, const char *text); /* there */
+    void (*slot)(struct snib__inbox *, unsigned slot, bool hears); /* there; or no more */
     void (*ready)(struct snib__inbox *);
     void (*hears)(struct snib__inbox *);  /* and what is said to everybody, from now on */
     void (*failed)(struct snib__inbox *); /* it could not be opened; tried again after a pause */
@@ -30,6 +32,7 @@ struct snib__inbox {
     void *owner;
     struct snib__connection connection;
     struct snib__greeting greeting;
+    struct snib__ears ears; /* in a cluster */
     enum snib__inbox_state state;
     bool wanted;     /* somebody waits, or wants to hear of breaks */
     char run_id[48]; /* of the server that commands go to; "": not known at the moment */
@@ -59,5 +62,11 @@ void snib__inbox_listen(struct snib__inbox *, const char *channel, bool listen);
 
 void snib__inbox_keep_time(struct snib__inbox *, int64_t now_ns);
 int64_t snib__inbox_next(const struct snib__inbox *);
+
+/* In a cluster: the channel for locks in that slot, NULL while there is none; and have one: false
+ * if that cannot be now. */
+const char *snib__inbox_of_slot(struct snib__inbox *, unsigned slot);
+bool snib__inbox_open_slot(struct snib__inbox *, unsigned slot);
+void snib__inbox_close(struct snib__inbox *);
 
 #endif

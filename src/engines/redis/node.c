@@ -155,6 +155,12 @@ static void on_heard(struct snib__inbox *inbox, const char *channel, const char 
     node->upcalls->heard(node, channel, text);
 }
 
+static void on_slot(struct snib__inbox *inbox, unsigned slot, bool hears)
+{
+    struct snib__node *node = inbox->owner;
+    node->upcalls->slot(node, slot, hears);
+}
+
 static void on_inbox_ready(struct snib__inbox *inbox)
 {
     struct snib__node *node = inbox->owner;
@@ -178,6 +184,7 @@ static const struct snib__inbox_upcalls inbox_upcalls = {
     .broken = on_broken,
     .subscribed = on_subscribed,
     .heard = on_heard,
+    .slot = on_slot,
     .ready = on_inbox_ready,
     .hears = on_inbox_hears,
     .failed = on_inbox_failed,
@@ -197,7 +204,7 @@ void snib__node_init(struct snib__node *node, const struct snib__node_upcalls *u
 void snib__node_close(struct snib__node *node)
 {
     snib__connection_close(&node->connection);
-    snib__connection_close(&node->inbox.connection);
+    snib__inbox_close(&node->inbox);
 }
 
 void snib__node_moved(struct snib__node *node)

@@ -35,6 +35,7 @@ struct snib__node_upcalls {
     void (*broken)(struct snib__node *, const char *text);                /* who broke what */
     void (*subscribed)(struct snib__node *, const char *channel);         /* that we asked for */
     void (*heard)(struct snib__node *, const char *channel, const char *text); /* there */
+    void (*slot)(struct snib__node *, unsigned slot, bool hears); /* of a cluster, or no more */
     void (*inbox_ready)(struct snib__node *);
     void (*inbox_hears)(struct snib__node *); /* of breaks, from now on */
     void (*inbox_failed)(struct snib__node *);

@@ -26,7 +26,7 @@
 
 static void end(struct snib__search *s)
 {
-    struct snib__redis *r = snib__redis_of(s->query->session);
+    struct snib__redis *r = s->at;
     int64_t left_ms = snib__node_quarantine_left_ms(&r->node);
     r->session->notice[0] = '\0';
     if (left_ms > 0) {
@@ -39,7 +39,16 @@ static void end(struct snib__search *s)
     }
     free(s->names);
     s->names = NULL;
-    s->count = 0;
+    s->count = s->room = s->asked = s->answered = 0;
+    if (s->then) {
+        s->then(s);
+    } else {
+        snib__queries_finish(s);
+    }
+}
+
+void snib__queries_finish(struct snib__search *s)
+{
     snib__finish(s->query, s->code, s->sys, s->why[0] ? s->why : NULL);
 }
 
@@ -72,7 +81,7 @@ static bool add_name(struct snib__search *s, const char *name)
 static bool ask(struct snib__redis *r, struct snib__search *s, const struct snib__redis_call *call,
                 const struct snib__command *command)
 {
-    bool asked = snib__node_ask(&r->node, call, command);
+    bool asked = (!s->asking || snib__steps_asking(r)) && snib__node_ask(&r->node, call, command);
     s->under_way += asked;
     return asked;
 }
@@ -85,6 +94,7 @@ static bool ask_evict(struct snib__redis *r, struct snib__search *s, bool by_tex
     wish.force = s->query->force;
     wish.who = r->session->who;
     wish.by_text = call.by_text = by_text;
+    call.asking = s->asking;
     bool asked = snib__steps_ask(r, SNIB__PLAN_EVICT, &call, &wish);
     s->under_way += asked;
     return asked;
@@ -371,20 +381,20 @@ void snib__queries_lost(struct snib__redis *r, struct snib__redis_call *call, en
 
 /* ---- Submitting ------------------------------------------------------------------------- */
 
-static void submit(struct snib__query *query, bool evict)
+void snib__queries_begin(struct snib__redis *r, struct snib__query *query, bool evict)
 {
-    struct snib__redis *r = snib__redis_of(query->session);
     struct snib__search *s = query->state;
     bool idle = snib__node_idle(&r->node);
     bool asked;
     s->query = query;
+    s->at = r;
     snib__list_append(&r->searches, &s->in_session);
     if (evict) {
         asked = ask_evict(r, s, false);
     } else if (query->prefix) {
         asked = ask_scan(r, s, "0");
     } else {
-        asked = add_name(s, query->name);
+        asked = s->count > 0 || add_name(s, query->name);
     }
     if (!asked) {
         fail(r, s, SNIB_ENOMEM, 0, "out of memory");
@@ -395,14 +405,27 @@ static void submit(struct snib__query *query, bool evict)
     }
 }
 
+void snib__queries_move(struct snib__search *s, struct snib__redis *to, bool asking)
+{
+    if (--s->under_way > 0) {
+        return;
+    }
+    bool evict = s->count == 0;
+    s->asking = asking;
+    s->asked = s->answered = 0;
+    s->look = 0;
+    snib__list_remove(&s->in_session);
+    snib__queries_begin(to, s->query, evict);
+}
+
 void snib__queries_inspect(struct snib__query *query)
 {
-    submit(query, false);
+    snib__queries_begin(snib__redis_of(query->session), query, false);
 }
 
 void snib__queries_evict(struct snib__query *query)
 {
-    submit(query, true);
+    snib__queries_begin(snib__redis_of(query->session), query, true);
 }
 
 void snib__queries_close(struct snib__redis *r)

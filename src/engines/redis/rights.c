@@ -19,9 +19,13 @@ int snib__redis_rights(const struct snib__session *session, char *out, size_t si
     r->layout->reach(reach, sizeof reach, prefix, r->database);
     return snprintf(out, size,
                     "ACL SETUSER %s on >PASSWORD resetkeys resetchannels -@all %s %s "
-                    "+subscribe +ping +info +client|setname +scan%s%s%s",
+                    "+subscribe +ping +info +client|setname +scan%s%s%s%s",
                     user[0] ? user : "snib", reach,
                     r->by_steps ? r->layout->commands_of_plan : r->layout->commands,
                     strcmp(r->database, "0") != 0 ? " +select" : "",
-                    r->settings.quarantine.off ? "" : " +config|get", r->witness ? " +wait" : "");
+                    r->settings.quarantine.off ? "" : " +config|get", r->witness ? " +wait" : "",
+                    strstr(session->url->scheme, "+cluster")
+                        ? " +cluster|slots +cluster|info +asking +ssubscribe +spublish "
+                          "+pubsub|shardnumsub"
+                        : "");
 }

@@ -56,7 +56,9 @@ enum snib__call_kind {
     SNIB__CALL_SCAN,
     SNIB__CALL_INSPECT,
     SNIB__CALL_EXAMINE, /* an examination */
-    SNIB__CALL_STEP     /* an exchange: part of one of the first five */
+    SNIB__CALL_STEP,    /* an exchange: part of one of the first five */
+    SNIB__CALL_ASKING,  /* nobody: what follows it was not asked of the wrong server */
+    SNIB__CALL_LOOK     /* the router's own */
 };
 
 enum snib__bid_phase {
@@ -102,6 +104,8 @@ struct snib__bid {
     bool doubts;          /* it must be asked for once more */
     bool listens;         /* for breaks */
     bool stranger;        /* the holder is another program's, and will not tell us */
+    bool asking;          /* in a cluster: its slot is on its way to the server it is asked of */
+    unsigned slot;        /* in a cluster */
     unsigned under_way;   /* calls that name it */
     char *breaker;        /* who says that he broke it; NULL: nobody, or it was not so */
 };
@@ -127,8 +131,22 @@ struct snib__redis_breaks {
     int64_t open_ns; /* when it will be */
 };
 
+struct snib__redis;
+
+/* Where there are several servers: who knows which one to ask. `reply` and `lost` answer whether
+ * that is all; if not, it goes on as if there were one server. */
+struct snib__redis_router {
+    bool (*reply)(struct snib__redis *, struct snib__redis_call *, const struct snib__reply **);
+    bool (*lost)(struct snib__redis *, struct snib__redis_call *, enum snib__loss);
+    void (*down)(struct snib__redis *);
+    bool (*busy)(const struct snib__redis *); /* something is asked of one of them */
+    /* Whom to ask next about a bid whose last question was asked with ASKING. */
+    struct snib__redis *(*whom)(struct snib__redis *, struct snib__bid *);
+};
+
 struct snib__redis {
     struct snib__session *session;
+    const struct snib__redis_router *router; /* NULL: there is one server */
     const struct snib__layout *layout;
     bool lineless; /* it has no line at the server: who waits listens, and asks */
     struct snib__node_settings settings;

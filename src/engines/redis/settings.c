@@ -78,7 +78,7 @@ static int read_place(struct snib__redis *r, snib_error *err)
     if (is_with_sentinels(url->scheme)) {
         return read_sentinels(r, err);
     }
-    if (url->host_count > 1) {
+    if (url->host_count > 1 && !strstr(url->scheme, "+cluster")) {
         return snib__fail(err, SNIB_EINVAL, 0, "redis: one server, not %zu", url->host_count);
     }
     struct snib__address *address = &r->settings.address;

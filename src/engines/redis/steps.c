@@ -354,6 +354,14 @@ static bool ask_steps(struct snib__redis *r, enum snib__plan_verb verb,
     return true;
 }
 
+bool snib__steps_asking(struct snib__redis *r)
+{
+    struct snib__command asking;
+    struct snib__redis_call call = snib__node_call(&r->node, SNIB__CALL_ASKING, NULL);
+    snib__command_words(&asking, "ASKING", (char *)NULL);
+    return snib__node_ask(&r->node, &call, &asking);
+}
+
 bool snib__steps_ask(struct snib__redis *r, enum snib__plan_verb verb,
                      const struct snib__redis_call *call, const struct snib__wish *wish)
 {
@@ -375,7 +383,7 @@ bool snib__steps_ask(struct snib__redis *r, enum snib__plan_verb verb,
         r->layout->evict(&command, wish);
         break;
     }
-    return snib__node_ask(&r->node, call, &command);
+    return (!call->asking || snib__steps_asking(r)) && snib__node_ask(&r->node, call, &command);
 }
 
 void snib__steps_drop(struct snib__redis *r, const void *subject)

@@ -12,6 +12,9 @@ bool snib__steps_ask(struct snib__redis *, enum snib__plan_verb, const struct sn
                      const struct snib__wish *);
 void snib__steps_drop(struct snib__redis *, const void *subject); /* wants no more answers */
 
+/* In a cluster: for the command that follows, a slot that is on its way there counts as there. */
+bool snib__steps_asking(struct snib__redis *);
+
 /* Is this error a refusal of scripts, and can it be done without? Then it is, from now on. */
 bool snib__steps_switch(struct snib__redis *, const char *error);
 

@@ -52,7 +52,7 @@ enum kind { TICK, WAIT, CONFIRM };
 
 static bool ask(struct snib__witness *w, enum kind kind, const struct snib__command *command)
 {
-    struct snib__redis_call call = {.kind = kind, .sent = snib__now()};
+    struct snib__redis_call call = {.kind = (int)kind, .sent = snib__now()};
     call.due_ns = SNIB__NEVER; /* silence ends the connection, and with it this */
     return snib__connection_ask(&w->connection, &call, command);
 }

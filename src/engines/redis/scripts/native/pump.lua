@@ -48,7 +48,7 @@ if n > 0 and (now >= due or now < at - 1000) then
 end
 
 -- A ticket is alive while its own short lease runs and somebody listens at its inbox; NUMSUB counts
--- exactly, PUBLISH does not.
+-- exactly, PUBLISH does not. In a cluster an inbox is a sharded channel, and its name says so.
 local work = 256
 while w > 0 and head <= tail and not x and (permits == 0 or n < permits) do
     if work == 0 then
@@ -62,7 +62,8 @@ while w > 0 and head <= tail and not x and (permits == 0 or n < permits) do
         local over, who, mode, ttl, retention, _, span, size, _, time, turn =
             unpack('<I8c17BI4I4I8I4BI8I4I4', t)
         local inbox, info = sub(t, 64, 63 + size), sub(t, 64 + size)
-        local alive = over > now and call('PUBSUB', 'NUMSUB', inbox)[2] > 0
+        local count = sub(inbox, -39, -33) == ':shard:' and 'SHARDNUMSUB' or 'NUMSUB'
+        local alive = over > now and call('PUBSUB', count, inbox)[2] > 0
         if alive and mode == 120 and n > 0 then
             break
         end

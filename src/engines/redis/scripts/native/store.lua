@@ -42,9 +42,17 @@ if moves then
 end
 if messages then
     for i = 1, #messages, 2 do
-        call('PUBLISH', messages[i], messages[i + 1])
+        if sub(messages[i], -39, -33) == ':shard:' then
+            redis.pcall('SPUBLISH', messages[i], messages[i + 1])
+        else
+            call('PUBLISH', messages[i], messages[i + 1])
+        end
     end
 end
 if to then
-    call('PUBLISH', to, message)
+    if sub(to, -39, -33) == ':shard:' then
+        redis.pcall('SPUBLISH', to, message)
+    else
+        call('PUBLISH', to, message)
+    end
 end

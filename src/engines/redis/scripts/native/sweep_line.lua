@@ -11,8 +11,10 @@ if w >= 64 then
         if t then
             local over, who, length, time =
                 unpack('<I8c17xxxxxxxxxxxxxxxxxxxxxBxxxxI4', t)
+            local inbox = sub(t, 64, 63 + length)
+            local count = sub(inbox, -39, -33) == ':shard:' and 'SHARDNUMSUB' or 'NUMSUB'
             if who ~= id and (math.min(over, now + time) <= now or (w >= 1024 and
-                    call('PUBSUB', 'NUMSUB', sub(t, 64, 63 + length))[2] == 0)) then
+                    call('PUBSUB', count, inbox)[2] == 0)) then
                 call('HDEL', key, spot, 't:' .. who)
                 w, changed = w - 1, true
             end

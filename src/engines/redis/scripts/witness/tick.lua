@@ -17,7 +17,12 @@ local word, left, id = 'OPEN', 0, ''
 if ARGV[1] ~= '0' then
     local info = call('INFO', 'replication')
     local rid = string.match(info, 'master_replid:(%x+)')
-    local replicas = tonumber(string.match(info, 'connected_slaves:(%d+)'))
+    local replicas, known = 0, {} -- one that came back is told twice for a while
+    for where in string.gmatch(info, 'slave%d+:(ip=[^,]*,port=%d+)') do
+        if not known[where] then
+            known[where], replicas = true, replicas + 1
+        end
+    end
     local e = call('HMGET', KEYS[1], 'rid', 'ok', 'at', 'n', 'max', 'run')
     if e[1] and (e[4] ~= ARGV[2] or e[5] ~= ARGV[3]) then
         return {'OTHER', e[4], e[5]}
