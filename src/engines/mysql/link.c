@@ -332,17 +332,16 @@ void mysql_link_open(struct mysql_link *l, int64_t limit_ms)
 static int call_connect(struct mysql_link *l, int ready)
 {
     const struct mysql_target *t = l->target;
-    char host[64] = "";
     if (l->running) {
         return mysql_real_connect_cont(&l->connected, l->my, ready);
     }
     if (l->next) {
-        getnameinfo(l->next->ai_addr, l->next->ai_addrlen, host, sizeof host, NULL, 0,
+        getnameinfo(l->next->ai_addr, l->next->ai_addrlen, l->address, sizeof l->address, NULL, 0,
                     NI_NUMERICHOST);
     }
-    return mysql_real_connect_start(&l->connected, l->my, t->socket ? "localhost" : host, t->user,
-                                    t->password, t->database, t->socket ? 0 : (unsigned)t->port,
-                                    t->socket, FLAGS);
+    return mysql_real_connect_start(&l->connected, l->my, t->socket ? "localhost" : l->address,
+                                    t->user, t->password, t->database,
+                                    t->socket ? 0 : (unsigned)t->port, t->socket, FLAGS);
 }
 
 static int call(struct mysql_link *l, int ready)

@@ -80,6 +80,7 @@ struct mysql_link {
     bool over; /* its first call was answered at once */
     struct snib__lookup *lookup;
     struct addrinfo *addresses, *next;
+    char address[64]; /* the next one as a text: the library reads it as long as it connects */
     struct snib__work *shaking;
     struct shake *shake;
     int64_t limit_ms; /* of the TLS handshake's thread */
