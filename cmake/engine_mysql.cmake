@@ -13,6 +13,8 @@ if(SNIB_MYSQL)
   endforeach()
   file(GLOB mysql_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/engines/mysql/*.c
     ${PROJECT_SOURCE_DIR}/src/engines/sql/*.c)
+  snib_engine_module(mysql SOURCES ${mysql_sources} LIBRARIES ${MARIADB_LIBRARY} INSTALL)
+  target_include_directories(engine_mysql SYSTEM PRIVATE ${MARIADB_INCLUDE})
 
   # The same parts, for tests that look inside.
   if(SNIB_TESTS)

@@ -20,6 +20,7 @@
 #include "conformance.h"
 #include "server.h"
 #include "server_etcd.h"
+#include "server_mariadb.h"
 #include "server_zookeeper.h"
 #include "tls_link.h"
 
@@ -199,6 +200,21 @@ static void make_etcd_place(char *url, size_t size, const char *server)
     snprintf(url, size, "%s/%s", server, unique());
 }
 
+static void start_mysql(char *url, size_t size)
+{
+    /* No crash is tested, and many clients wait on connections of their own. */
+    static const char *const quick[] = {"--innodb-flush-log-at-trx-commit=0", NULL};
+    static struct server mariadb;
+    server_mariadb(&mariadb, quick);
+    snprintf(url, size, "mysql://snib:secret@127.0.0.1:%d/snib?quarantine=no", mariadb.port);
+}
+
+static void make_mysql_place(char *url, size_t size, const char *server)
+{
+    snprintf(url, size, "%s&prefix=c%d_%x", server, (int)getpid(),
+             (unsigned)(check_now_ns() / 1000));
+}
+
 #define LACKS_OF_PEERS                                                                             \
     (SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_TOKEN_SPAN)
 
@@ -271,6 +287,11 @@ static const struct engine_row rows[] = {
      .many = 2000,
      .start = start_etcd_cluster,
      .make_place = make_etcd_place},
+    {.name = "mysql", /* each name has a row, written at each grant */
+     .scheme = "mysql",
+     .many = 2000,
+     .start = start_mysql,
+     .make_place = make_mysql_place},
 };
 
 static const struct engine_row *row_under_test(void)

@@ -75,6 +75,7 @@ void server_mariadb(struct server *server, const char *const extra[])
         server_argument(server, "%s", extra[i]);
     }
     server_variable(server, "MARIADBD=%s", found.arguments[0]);
+    server_variable(server, "TMPDIR=@FOLDER@");
     server_user(server, NULL);
     server_ready_when(server, answers, NULL);
     server_start(server);

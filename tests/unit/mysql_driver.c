@@ -240,7 +240,7 @@ TEST(a_name_is_taken_shown_waited_for_and_given_back)
     ASK(&a, waiter, SQL_ENTER, TAKE("report", "web:2", "next"));
     must_answer(&a);
     SUBMIT(&wait, waiter, SQL_WAIT, key_of("report"), "0");
-    ASK(&a, holder, SQL_SIGHT, "rep", "1", "100");
+    ASK(&a, holder, SQL_SIGHT, "rep", "1", "");
     must_answer(&a);
     CHECK_INT(a.rows, ==, 2);
     CHECK_STR(a.columns[0][0], "report");
@@ -249,7 +249,7 @@ TEST(a_name_is_taken_shown_waited_for_and_given_back)
     CHECK_STR(a.columns[0][5], "nightly");
     CHECK_STR(a.columns[1][2], "1");
     CHECK_STR(a.columns[1][4], "web:2");
-    ASK(&a, holder, SQL_SIGHT, "rep", "0", "100");
+    ASK(&a, holder, SQL_SIGHT, "rep", "0", "");
     CHECK_INT(a.rows, ==, 0);
     CHECK(!drive(&waiter, 1, &wait.over, 100));
     ASK(&a, holder, SQL_UNLOCK, key_of("report"), "0");
@@ -262,11 +262,11 @@ TEST(a_name_is_taken_shown_waited_for_and_given_back)
     CHECK_UINT(second, >, first);
     ASK(&a, holder, SQL_UNLOCK, key_of("report"), "0");
     CHECK_STR(a.columns[0][0], "f");
-    ASK(&a, holder, SQL_SIGHT, "report", "0", "100");
+    ASK(&a, holder, SQL_SIGHT, "report", "0", "");
     CHECK_INT(a.rows, ==, 1);
     CHECK_STR(a.columns[0][4], "web:2");
     ASK(&a, waiter, SQL_UNLOCK, key_of("report"), "0");
-    ASK(&a, holder, SQL_SIGHT, "", "1", "100");
+    ASK(&a, holder, SQL_SIGHT, "", "1", "");
     CHECK_INT(a.rows, ==, 0);
     talk_end(holder);
     talk_end(waiter);
@@ -334,14 +334,14 @@ TEST(names_and_labels_that_look_like_statements_are_just_texts)
     struct talk *t = talk_open(30000);
     for (int i = 0; i < NAMES; i++) {
         take(t, names[i], "'; DROP TABLE unit_waits; --", names[NAMES - 1 - i], &token);
-        ASK(&a, t, SQL_SIGHT, names[i], "0", "10");
+        ASK(&a, t, SQL_SIGHT, names[i], "0", "");
         must_answer(&a);
         CHECK_INT(a.rows, ==, 1);
         CHECK_STR(a.columns[0][0], names[i]);
         CHECK_STR(a.columns[0][4], "'; DROP TABLE unit_waits; --");
         CHECK_STR(a.columns[0][5], names[NAMES - 1 - i]);
     }
-    ASK(&a, t, SQL_SIGHT, "", "1", "100");
+    ASK(&a, t, SQL_SIGHT, "", "1", "");
     CHECK_INT(a.rows, ==, NAMES);
     ASK(&a, t, SQL_MARK, key_of("report"), "1 OR 1=1", "me"); /* no number */
     CHECK_INT(a.outcome, ==, SQL_REFUSED);

@@ -51,7 +51,7 @@
     "WHERE " CONDITION " AND " HOLDER " UNION ALL "                                                \
     "SELECT name,1,NULL,who,label,since DIV 1000,conn,'',since FROM {p}_waits "                    \
     "WHERE " CONDITION " AND IS_USED_LOCK(" WAITING ")=conn) AS seen "                             \
-    "ORDER BY name,waits,line LIMIT #3"
+    "ORDER BY name,waits,line"
 
 static const char setup[] =
     "CREATE TABLE IF NOT EXISTS {p}_names ("
@@ -94,6 +94,16 @@ static const char *const texts[SQL_STATEMENTS] = {
         "WHERE h.k=" KEY " AND h.token=#2 AND h.conn=@snib_conn;"
         "KILL CONNECTION IFNULL(@snib_conn,0)",
     [SQL_SETUP] = setup,
+    /* The last ones change nothing: they ask whether they may. */
+    [SQL_EXAMINE] =
+        "SELECT 'version',VERSION() UNION ALL SELECT 'flush',@@innodb_flush_log_at_trx_commit "
+        "UNION ALL SELECT 'idle',@@wait_timeout UNION ALL SELECT 'most',@@max_connections "
+        "UNION ALL SELECT 'clock',{ms};"
+        "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected','Uptime');"
+        "INSERT INTO {p}_names SELECT * FROM {p}_names WHERE 1=0;"
+        "UPDATE {p}_names SET ttl=ttl WHERE 1=0;"
+        "INSERT INTO {p}_waits SELECT * FROM {p}_waits WHERE 1=0;"
+        "UPDATE {p}_waits SET since=since WHERE 1=0;DELETE FROM {p}_waits WHERE 1=0",
 };
 
 static const char sight_name[] = SIGHT("name=$1");
