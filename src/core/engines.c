@@ -43,6 +43,13 @@ struct row {
               SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_CROSS_HOST | SNIB_TRAIT_SURVIVES_SERVER_LOSS |  \
               SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS
 
+#define POSTGRES_ROW                                                                               \
+    .module = "postgres", .package = "snib-engine-postgres",                                       \
+    .summary = "a PostgreSQL server: advisory locks on connections that are leases",               \
+    .promise = "one holder while the server lives; after a restart or failover, a quarantine",     \
+    .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_LEASED | SNIB_TRAIT_CROSS_HOST |    \
+              SNIB_TRAIT_AT_ONCE | SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS
+
 #define MYSQL_ROW                                                                                  \
     .module = "mysql", .package = "snib-engine-mysql",                                             \
     .summary = "a MySQL or MariaDB server: GET_LOCK on connections that are leases",               \
@@ -59,6 +66,8 @@ static const struct row rows[] = {
     {.scheme = "zookeepers", .built_in = &snib__engine_zookeeper},
     {.scheme = "etcd", ETCD_ROW},
     {.scheme = "etcds", ETCD_ROW},
+    {.scheme = "postgres", POSTGRES_ROW},
+    {.scheme = "postgresql", POSTGRES_ROW},
     {.scheme = "mysql", MYSQL_ROW},
     {.scheme = "mariadb", MYSQL_ROW},
 };

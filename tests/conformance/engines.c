@@ -21,6 +21,7 @@
 #include "server.h"
 #include "server_etcd.h"
 #include "server_mariadb.h"
+#include "server_postgres.h"
 #include "server_zookeeper.h"
 #include "tls_link.h"
 
@@ -200,13 +201,28 @@ static void make_etcd_place(char *url, size_t size, const char *server)
     snprintf(url, size, "%s/%s", server, unique());
 }
 
+/* No crash is tested here; tens of thousands of locks and many clients are. */
+static void start_postgres(char *url, size_t size)
+{
+    static const char *const settings[] = {"fsync=off", "max_connections=400",
+                                           "max_locks_per_transaction=128", NULL};
+    static struct server postgres;
+    server_postgres(&postgres, settings);
+    snprintf(url, size, "postgres://snib@127.0.0.1:%d/postgres", postgres.port);
+}
+
+static void make_postgres_place(char *url, size_t size, const char *server)
+{
+    snprintf(url, size, "%s?schema=case_%d_%llx", server, (int)getpid(), (long long)check_now_ns());
+}
+
 static void start_mysql(char *url, size_t size)
 {
     /* No crash is tested, and many clients wait on connections of their own. */
     static const char *const quick[] = {"--innodb-flush-log-at-trx-commit=0", NULL};
     static struct server mariadb;
     server_mariadb(&mariadb, quick);
-    snprintf(url, size, "mysql://snib:secret@127.0.0.1:%d/snib?quarantine=no", mariadb.port);
+    snprintf(url, size, "mysql://open@127.0.0.1:%d/snib?quarantine=no", mariadb.port);
 }
 
 static void make_mysql_place(char *url, size_t size, const char *server)
@@ -287,6 +303,11 @@ static const struct engine_row rows[] = {
      .many = 2000,
      .start = start_etcd_cluster,
      .make_place = make_etcd_place},
+    {.name = "postgres", /* each name that is held is a lock in the server's memory, and a row */
+     .scheme = "postgres",
+     .many = 2000,
+     .start = start_postgres,
+     .make_place = make_postgres_place},
     {.name = "mysql", /* each name has a row, written at each grant */
      .scheme = "mysql",
      .many = 2000,

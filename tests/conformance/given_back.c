@@ -25,6 +25,17 @@ static int not_given_back(snib *client, const char *handle)
     return code;
 }
 
+/* Is the lock still there when its process is gone? */
+static bool with_remains(void)
+{
+    return with_handles() && (engine_traits() & SNIB_TRAIT_AT_ONCE) == 0;
+}
+
+static bool without_remains(void)
+{
+    return with_handles() && !with_remains();
+}
+
 struct doomed {
     char name[201];
     int mode;
@@ -77,19 +88,19 @@ static void give_back_of_the_dead(const char *name, int mode, unsigned permits)
     snib_close(client);
 }
 
-TEST_WHEN(the_lock_of_a_killed_process_is_given_back_by_its_handle, with_handles)
+TEST_WHEN(the_lock_of_a_killed_process_is_given_back_by_its_handle, with_remains)
 {
     give_back_of_the_dead("report", SNIB_EXCLUSIVE, 1);
 }
 
-TEST_WHEN(a_name_that_begins_with_a_space_is_given_back_too, with_handles)
+TEST_WHEN(a_name_that_begins_with_a_space_is_given_back_too, with_remains)
 {
     give_back_of_the_dead("  report of 3 words", SNIB_EXCLUSIVE, 1);
 }
 
 static bool with_shared_handles(void)
 {
-    return with_handles() && with_shared();
+    return with_remains() && with_shared();
 }
 
 TEST_WHEN(the_share_of_a_killed_reader_is_given_back_by_its_handle, with_shared_handles)
@@ -99,7 +110,7 @@ TEST_WHEN(the_share_of_a_killed_reader_is_given_back_by_its_handle, with_shared_
 
 static bool with_counted_handles(void)
 {
-    return with_handles() && with_counted();
+    return with_remains() && with_counted();
 }
 
 TEST_WHEN(the_permit_of_a_killed_holder_is_given_back_by_its_handle, with_counted_handles)
@@ -119,7 +130,7 @@ TEST_WHEN(the_permit_of_a_killed_holder_is_given_back_by_its_handle, with_counte
     snib_close(client);
 }
 
-TEST_WHEN(who_waits_behind_the_dead_is_served_when_it_is_given_back, with_handles)
+TEST_WHEN(who_waits_behind_the_dead_is_served_when_it_is_given_back, with_remains)
 {
     struct actor *next = actors_new(1);
     actor_prepare(next, "report", "next");
@@ -134,6 +145,17 @@ TEST_WHEN(who_waits_behind_the_dead_is_served_when_it_is_given_back, with_handle
     actor_let_go(next);
     CHECK_INT(atomic_load(&next->release_code), ==, SNIB_OK);
     actor_join(next);
+    snib_close(client);
+}
+
+TEST_WHEN(the_handle_of_a_lock_that_ended_with_its_process_says_so, without_remains)
+{
+    struct doomed *doomed = kill_a_holder("report", SNIB_EXCLUSIVE, 1);
+    snib *client = client_at(place_with(LONG_TTL));
+    snib_lease *lease = take(client, "report", NULL);
+    CHECK_INT(not_given_back(client, doomed->handle), ==, SNIB_ELOST);
+    CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK);
+    give(&lease);
     snib_close(client);
 }
 

@@ -7,7 +7,8 @@
 #include "server.h"
 
 /* At 127.0.0.1:port and on the Unix socket folder/socket, with a database "snib" and a user "snib"
- * (password "secret") who has all rights there and no other; root has no password and all rights.
+ * (password "secret") who has all rights there and no other; "open" is the same without a password;
+ * root has no password and all rights.
  * `extra`: more arguments, ended by NULL; may be NULL. */
 void server_mariadb(struct server *server, const char *const extra[]);
 

@@ -67,7 +67,7 @@ static const char setup[] =
     "since BIGINT NOT NULL,KEY by_key (k),KEY by_name (name)) ENGINE=InnoDB;";
 
 static const char *const texts[SQL_STATEMENTS] = {
-    [SQL_TRY] = "SELECT who,token FROM {p}_names WHERE k=" KEY " AND " HOLDER ";"
+    [SQL_TRY] = "SELECT CONCAT(who,IF(label='','',' '),label),token FROM {p}_names WHERE k=" KEY " AND " HOLDER ";"
                 "SET @snib_got=GET_LOCK(" KEY
                 ",0);" DRAW("@snib_got=1") "SELECT @snib_got,IF(@snib_got=1,LAST_INSERT_ID(),NULL)",
     [SQL_ENTER] =

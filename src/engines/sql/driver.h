@@ -80,7 +80,8 @@ enum sql_statement {
     SQL_LOOK,    /* as SQL_SIGHT */
     SQL_ASK, /* key, token, by whom, force flag -> what ("gone", "asked", "none"), who, left ms */
 
-    SQL_SETUP, /* makes what is missing: schema, tables, functions */
+    SQL_EXAMINE, /* -> what, value: the dialect's own, for doctor */
+    SQL_SETUP,   /* makes what is missing: schema, tables, functions */
     SQL_STATEMENTS
 };
 
