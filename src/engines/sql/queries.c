@@ -77,13 +77,13 @@ static void on_row(struct sql_request *r, const char *const columns[SQL_COLUMNS]
     switch (r->statement) {
     case SQL_MARK:
     case SQL_SEVER:
+        q->marked = q->there = true;
         snprintf(q->who, sizeof q->who, "%s", text(columns[0]));
         if (r->statement == SQL_MARK) {
             q->left_ms = number(columns[1], 0);
-        } else if (!q->marked) {
+        } else {
             snprintf(q->others, sizeof q->others, "%s", text(columns[1]));
         }
-        q->marked = q->there = true;
         return;
     case SQL_SIGHT:
         if (q->query->token == 0) {
@@ -158,14 +158,13 @@ static void send(struct sql_query *q, struct sql_strand *strand)
     snprintf(a->name, sizeof a->name, "%s", q->query->name);
     if (q->examination) {
         a->request.statement = q->examination->statements[q->step];
-    } else if (q->query->token == 0 || (q->marked && !q->query->force)) {
+    } else if (q->query->token == 0 || q->marked) {
         q->there = false;
         a->request.statement = SQL_SIGHT;
         a->request.count = 2;
         a->request.parameters[0] = a->name;
         a->request.parameters[1] = q->query->prefix ? "1" : "0";
-    } else { /* forced, it is ended again as long as it is there: a kill may be missed */
-        q->there = false;
+    } else {
         s->driver->key(&strand->link, a->name, a->key);
         snprintf(a->token, sizeof a->token, "%llu", (unsigned long long)q->query->token);
         snprintf(a->by, sizeof a->by, "%s", s->session->who);
