@@ -470,13 +470,12 @@ static int64_t keep_time(struct sql_link *owner, int64_t now_ns)
     if (!c) {
         return SNIB__NEVER;
     }
-    for (int i = 0; i < 8 && (c->faulty || mysql_link_due(&c->link)); i++) {
+    if (c->faulty || mysql_link_due(&c->link)) {
         step_link(owner);
+        return now_ns; /* what was told may have changed when others want to be driven */
     }
     if (c->due_ns && now_ns >= c->due_ns) {
         lose_because(c, SNIB_EUNREACH, "no answer in time");
-    }
-    if (c->faulty || mysql_link_due(&c->link)) {
         return now_ns;
     }
     return c->due_ns ? c->due_ns : SNIB__NEVER;

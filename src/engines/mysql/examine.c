@@ -68,7 +68,7 @@ static void find_rights(struct snib__query *query, enum sql_outcome outcome,
         find(query, SNIB_GOOD, "rights",
              "no tables yet; the first acquire makes them, by a user who may CREATE", NULL);
     } else {
-        find(query, SNIB_BAD, "rights", r->reason, "see what `snib doctor --rights` prints");
+        find(query, SNIB_BAD, "rights", r->reason, "see what `snib doctor --acl` prints");
     }
 }
 
@@ -106,7 +106,7 @@ static void on_ended(struct snib__query *query, int step, enum sql_outcome outco
         find(query, SNIB_BAD, "server", r->reason, NULL);
         return;
     }
-    snprintf(text, sizeof text, "%s, which can be written to", k->version);
+    snprintf(text, sizeof text, "%.63s, which can be written to", k->version);
     find(query, SNIB_GOOD, "server", text, NULL);
     if (settings->pooled) {
         find(query, SNIB_WARNING, "pooler", "the URL says that a pooler keeps sessions apart",

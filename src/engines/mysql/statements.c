@@ -20,7 +20,9 @@
  * committed, with the server's usual settings to disk, before anybody hears of the grant.
  *
  * A waiter has a row in the table of waits and, as long as it waits, a lock of its own named after
- * its link: a row without that lock is of the past, whatever became of its link.
+ * its link: a row without that lock is of the past, whatever became of its link. That lock is taken
+ * in the packet that waits: who is seen to wait is in the server's queue, whatever its client does.
+ * Rows of the past are used again by their links, and deleted by others after a minute.
  *
  * INSERT ... SELECT GET_LOCK() would take the lock twice; so it is a statement of its own, and what
  * follows looks at its answer in a variable.
@@ -67,21 +69,22 @@ static const char setup[] =
     "since BIGINT NOT NULL,KEY by_key (k),KEY by_name (name)) ENGINE=InnoDB;";
 
 static const char *const texts[SQL_STATEMENTS] = {
-    [SQL_TRY] = "SELECT CONCAT(who,IF(label='','',' '),label),token FROM {p}_names WHERE k=" KEY " AND " HOLDER ";"
+    [SQL_TRY] = "SELECT CONCAT(who,IF(label='','',' '),label),token FROM {p}_names WHERE k=" KEY
+                " AND " HOLDER ";"
                 "SET @snib_got=GET_LOCK(" KEY
                 ",0);" DRAW("@snib_got=1") "SELECT @snib_got,IF(@snib_got=1,LAST_INSERT_ID(),NULL)",
-    [SQL_ENTER] =
-        "DELETE FROM {p}_waits WHERE k=" KEY " AND IS_USED_LOCK(" WAITING ") IS NULL LIMIT 10;"
-        "INSERT INTO {p}_waits (link,k,name,conn,who,label,since) VALUES "
-        "('{l}'," KEY ",$2,CONNECTION_ID(),$4,$5,{us}) ON DUPLICATE KEY UPDATE "
-        "k=" KEY ",name=$2,conn=CONNECTION_ID(),who=$4,label=$5,since={us};"
-        "DO IF(IS_USED_LOCK(" OWN_WAITING ")<=>CONNECTION_ID(),1,GET_LOCK(" OWN_WAITING ",0))",
-    [SQL_WAIT] = "SELECT GET_LOCK(" KEY ",31536000)",
+    [SQL_ENTER] = "DELETE FROM {p}_waits WHERE k=" KEY " AND IS_USED_LOCK(" WAITING ") IS NULL "
+                  "AND since<{us}-60000000 LIMIT 10;"
+                  "INSERT INTO {p}_waits (link,k,name,conn,who,label,since) VALUES "
+                  "('{l}'," KEY ",$2,CONNECTION_ID(),$4,$5,{us}) ON DUPLICATE KEY UPDATE "
+                  "k=" KEY ",name=$2,conn=CONNECTION_ID(),who=$4,label=$5,since={us}",
+    [SQL_WAIT] = "DO IF(IS_USED_LOCK(" OWN_WAITING ")<=>CONNECTION_ID(),1,GET_LOCK(" OWN_WAITING
+                 ",0));SELECT GET_LOCK(" KEY ",31536000)",
     [SQL_TOOK] =
         "DO RELEASE_LOCK(" OWN_WAITING ");"
         "SET @snib_got=IS_USED_LOCK(" KEY
         ")<=>CONNECTION_ID();" DRAW("@snib_got=1") "SELECT IF(@snib_got=1,LAST_INSERT_ID(),NULL)",
-    [SQL_UNLOCK] = "SELECT RELEASE_LOCK(" KEY ")",
+    [SQL_UNLOCK] = "DO RELEASE_LOCK(" OWN_WAITING ");SELECT RELEASE_LOCK(" KEY ")",
     [SQL_PROVE] = "SELECT k,token,broken FROM {p}_names WHERE conn=CONNECTION_ID() AND "
                   "broken<>'' AND " HOLDER,
     [SQL_SIGHT] = NULL, /* two of them: below */
