@@ -25,7 +25,12 @@
  * Rows of the past are used again by their links, and deleted by others after a minute.
  *
  * INSERT ... SELECT GET_LOCK() would take the lock twice; so it is a statement of its own, and what
- * follows looks at its answer in a variable.
+ * follows looks at its answer in a variable. DO would hide that a statement was killed.
+ *
+ * A KILL QUERY that comes between two statements of a packet ends the packet, and the server says
+ * nothing: whoever reads on waits for ever. In MariaDB the statements therefore are one, a block,
+ * which is ended with an error like any other. MySQL has no such thing outside of procedures: there
+ * the link is silent then, and given up like any other that is.
  */
 #include "engines/mysql/statements.h"
 
@@ -78,13 +83,14 @@ static const char *const texts[SQL_STATEMENTS] = {
                   "INSERT INTO {p}_waits (link,k,name,conn,who,label,since) VALUES "
                   "('{l}'," KEY ",$2,CONNECTION_ID(),$4,$5,{us}) ON DUPLICATE KEY UPDATE "
                   "k=" KEY ",name=$2,conn=CONNECTION_ID(),who=$4,label=$5,since={us}",
-    [SQL_WAIT] = "DO IF(IS_USED_LOCK(" OWN_WAITING ")<=>CONNECTION_ID(),1,GET_LOCK(" OWN_WAITING
-                 ",0));SELECT GET_LOCK(" KEY ",31536000)",
+    [SQL_WAIT] =
+        "SET @snib_w=IF(IS_USED_LOCK(" OWN_WAITING ")<=>CONNECTION_ID(),1,GET_LOCK(" OWN_WAITING
+        ",0));SELECT GET_LOCK(" KEY ",31536000)",
     [SQL_TOOK] =
-        "DO RELEASE_LOCK(" OWN_WAITING ");"
+        "SET @snib_w=RELEASE_LOCK(" OWN_WAITING ");"
         "SET @snib_got=IS_USED_LOCK(" KEY
         ")<=>CONNECTION_ID();" DRAW("@snib_got=1") "SELECT IF(@snib_got=1,LAST_INSERT_ID(),NULL)",
-    [SQL_UNLOCK] = "DO RELEASE_LOCK(" OWN_WAITING ");SELECT RELEASE_LOCK(" KEY ")",
+    [SQL_UNLOCK] = "SET @snib_w=RELEASE_LOCK(" OWN_WAITING ");SELECT RELEASE_LOCK(" KEY ")",
     [SQL_PROVE] = "SELECT k,token,broken FROM {p}_names WHERE conn=CONNECTION_ID() AND "
                   "broken<>'' AND " HOLDER,
     [SQL_SIGHT] = NULL, /* two of them: below */
@@ -123,7 +129,7 @@ static const char greeting[] =
     "'wsrep_on','wsrep_provider');"
     "SHOW GLOBAL STATUS LIKE 'Uptime'";
 
-static const char undo[] = "DO RELEASE_LOCK(" KEY ")";
+static const char undo[] = "SELECT RELEASE_LOCK(" KEY ")";
 
 /* ---- Filling in ------------------------------------------------------------------------- */
 
@@ -220,11 +226,12 @@ static void put_word(struct filling *f, const struct mysql_text_place *place, co
 }
 
 static char *fill(const struct mysql_text_place *place, const char *text,
-                  const char *const parameters[], size_t *size)
+                  const char *const parameters[], size_t *size, bool block)
 {
     struct filling f = {.room = strlen(text) + 512};
     f.text = malloc(f.room);
     f.failed = !f.text;
+    put_text(&f, block ? "BEGIN NOT ATOMIC " : "");
     while (*text) {
         size_t plain = strcspn(text, "$#{");
         put(&f, text, plain);
@@ -243,7 +250,7 @@ static char *fill(const struct mysql_text_place *place, const char *text,
             text += 2;
         }
     }
-    put(&f, "", 1);
+    put(&f, block ? ";END" : "", block ? 5 : 1); /* with its 0 */
     if (f.failed) {
         free(f.text);
         return NULL;
@@ -259,16 +266,17 @@ char *mysql_text(const struct mysql_text_place *place, enum sql_statement statem
     if (statement == SQL_SIGHT) {
         text = parameters[1][0] == '1' ? sight_prefix : sight_name;
     }
-    return text ? fill(place, text, parameters, size) : NULL;
+    bool block = place->maria && statement != SQL_SETUP && statement != SQL_EXAMINE;
+    return text ? fill(place, text, parameters, size, block) : NULL;
 }
 
 char *mysql_text_greeting(const struct mysql_text_place *place, size_t *size)
 {
-    return fill(place, greeting, NULL, size);
+    return fill(place, greeting, NULL, size, false);
 }
 
 char *mysql_text_undo(const struct mysql_text_place *place, const char *const parameters[],
                       size_t *size)
 {
-    return fill(place, undo, parameters, size);
+    return fill(place, undo, parameters, size, false);
 }
