@@ -34,7 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES_MOST = 8, BATCH = 200, SOON_MS = 20 };
+enum { TRIES_MOST = 8, BATCH = 200, SOON_MS = 20, SECOND_MS = 1000 };
 
 /* Renewals under way. */
 struct sql_renewal {
@@ -285,11 +285,17 @@ static void row_of(struct sql_request *r, const char *const columns[SQL_COLUMNS]
     }
 }
 
-/* In line: the first looks when the holder's lease is over, the others now and then. */
+/* In line: the first looks when the holder's lease is over, the others now and then; the second
+ * more often, since the first may have died just before it was rung. */
 static void stand(struct sql_bid *b)
 {
     int64_t span = b->asked_ms / 3;
-    if (b->place <= 1 && b->left_ms + 2 < span) {
+    if (b->place <= 2 && span > SECOND_MS) {
+        span = SECOND_MS;
+    }
+    if (b->place <= 2 && !b->holder[0]) {
+        span = SOON_MS; /* it is free, and somebody else's turn */
+    } else if (b->place <= 1 && b->left_ms + 2 < span) {
         span = b->left_ms > 0 ? b->left_ms + 2 : SOON_MS;
     }
     b->look_ns = snib__now().boot_ns + snib__jitter(span) * SNIB__MS;
