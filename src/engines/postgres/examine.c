@@ -38,7 +38,7 @@ static void find_rights(struct snib__query *query, bool there, bool create, cons
 {
     if (there && rights && strcmp(rights, "true") != 0) {
         find(query, SNIB_BAD, "rights", "the tables are there, and this user may not use them",
-             "see what `snib doctor --rights` prints, or ask their owner");
+             "see what `snib doctor --acl` prints, or ask their owner");
     } else if (there) {
         find(query, SNIB_GOOD, "rights", "the tables are there, and may be read and written", NULL);
     } else if (create) {
