@@ -45,10 +45,11 @@ struct row {
 
 #define POSTGRES_ROW                                                                               \
     .module = "postgres", .package = "snib-engine-postgres",                                       \
-    .summary = "a PostgreSQL server: advisory locks on connections that are leases",               \
+    .summary = "a PostgreSQL server: advisory locks on connections that are leases, or rows",      \
     .promise = "one holder while the server lives; after a restart or failover, a quarantine",     \
-    .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_LEASED | SNIB_TRAIT_CROSS_HOST |    \
-              SNIB_TRAIT_AT_ONCE | SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS
+    .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_LEASED |       \
+              SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_CROSS_HOST | SNIB_TRAIT_AT_ONCE |               \
+              SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS
 
 #define MYSQL_ROW                                                                                  \
     .module = "mysql", .package = "snib-engine-mysql",                                             \

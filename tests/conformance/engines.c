@@ -216,6 +216,13 @@ static void make_postgres_place(char *url, size_t size, const char *server)
     snprintf(url, size, "%s?schema=case_%d_%llx", server, (int)getpid(), (long long)check_now_ns());
 }
 
+static void make_postgres_lease_place(char *url, size_t size, const char *server)
+{
+    make_postgres_place(url, size, server);
+    size_t used = strlen(url);
+    snprintf(url + used, size - used, "&mode=lease");
+}
+
 static void start_mysql(char *url, size_t size)
 {
     /* No crash is tested, and many clients wait on connections of their own. */
@@ -306,8 +313,15 @@ static const struct engine_row rows[] = {
     {.name = "postgres", /* each name that is held is a lock in the server's memory, and a row */
      .scheme = "postgres",
      .many = 2000,
+     .lacks = SNIB_TRAIT_COUNTED | SNIB_TRAIT_TTL_PER_LOCK,
      .start = start_postgres,
      .make_place = make_postgres_place},
+    {.name = "postgres-lease",
+     .scheme = "postgres",
+     .many = 2000,
+     .lacks = SNIB_TRAIT_AT_ONCE,
+     .start = start_postgres,
+     .make_place = make_postgres_lease_place},
     {.name = "mysql", /* each name has a row, written at each grant */
      .scheme = "mysql",
      .many = 2000,

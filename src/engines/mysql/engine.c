@@ -27,7 +27,6 @@
 #include "engines/mysql/driver.h"
 #include "engines/mysql/examine.h"
 #include "engines/mysql/session.h"
-#include "engines/sql/bids.h"
 #include "engines/sql/loop.h"
 #include "engines/sql/queries.h"
 

@@ -42,7 +42,7 @@ static void next(struct sql_link *link)
         ask(link, LISTEN);
         return;
     case LISTEN:
-        if (c->has_tables) {
+        if (c->has_tables && !((const struct pg_settings *)link->settings)->lease) {
             ask(link, LIFE);
         } else {
             ready(link);

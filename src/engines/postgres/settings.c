@@ -23,8 +23,8 @@
 #define SYSTEM_AUTHORITIES "/etc/ssl/certs/ca-certificates.crt"
 
 const struct snib__param pg_params[] = {
-    [PG_MODE] = {"mode", SNIB__CHOICE, "session", 0, 0, "session",
-                 "session: an advisory lock on a connection that is a lease"},
+    [PG_MODE] = {"mode", SNIB__CHOICE, "session", 0, 0, "session|lease",
+                 "an advisory lock on a connection that is a lease; or a row that is one"},
     [PG_SCHEMA] = {"schema", SNIB__TEXT, "snib", 1, PG_SCHEMA_MAX, NULL, "where the tables are"},
     [PG_MAX_WAITS] = {"max-waits", SNIB__COUNT, "16", 0, 48, NULL,
                       "connections for waiting; above that, asked again and again"},
@@ -145,6 +145,7 @@ static int read_tls(struct pg_settings *s, snib_error *err)
 int pg_settings_read(struct pg_settings *s, struct snib__session *session, snib_error *err)
 {
     s->session = session;
+    s->lease = session->values[PG_MODE].number == 1;
     s->pooled = session->values[PG_POOLER].number == 1;
     s->quarantine = session->values[PG_QUARANTINE].number != 0;
     int rc = read_names(s, err);

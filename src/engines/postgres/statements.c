@@ -26,6 +26,7 @@
  */
 #include "engines/postgres/statements.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,28 +128,34 @@ static const char *const exclusive[SQL_STATEMENTS] = {
         "SELECT 'clock', (extract(epoch FROM clock_timestamp()) * 1000)::bigint::text UNION ALL "
         "SELECT 'forgot', (extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * "
         "1000)::bigint::text",
-    [SQL_SETUP] =
-        "DO $snib$ BEGIN "
-        "PERFORM pg_advisory_xact_lock(8313480218417128786); "
-        "IF to_regnamespace('@') IS NULL THEN CREATE SCHEMA @; END IF; "
-        "IF to_regclass('@.token') IS NULL THEN "
-        "EXECUTE format('CREATE SEQUENCE @.token START %s', "
-        "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint); END IF; "
-        "IF to_regclass('@.seats') IS NULL THEN "
-        "CREATE UNLOGGED TABLE @.seats (key bigint NOT NULL, seat integer NOT NULL, "
-        "name text NOT NULL, mode integer NOT NULL, token bigint, pid integer, who text, "
-        "label text, since timestamptz, ttl bigint, broken text, PRIMARY KEY (key, seat)) "
-        "WITH (fillfactor = 50); "
-        "CREATE INDEX ON @.seats (key) WHERE broken IS NOT NULL; END IF; "
-        "IF to_regclass('@.life') IS NULL THEN "
-        "CREATE UNLOGGED TABLE @.life (born timestamptz NOT NULL, since timestamptz); "
-        "INSERT INTO @.life (born) VALUES (clock_timestamp()); END IF; "
-        "CREATE OR REPLACE FUNCTION @.revive() RETURNS void LANGUAGE plpgsql AS $f$ BEGIN "
-        "PERFORM pg_advisory_xact_lock(8313480218417128786); "
-        "IF NOT EXISTS (SELECT FROM @.life) THEN "
-        "PERFORM setval('@.token', (SELECT last_value FROM @.token) + 1000000); "
-        "INSERT INTO @.life VALUES (clock_timestamp(), clock_timestamp()); END IF; END $f$; "
-        "END $snib$",
+};
+
+/* What is missing is made; two who do that at once come one after the other. */
+#define SETUP_HEAD                                                                                 \
+    "DO $snib$ BEGIN "                                                                             \
+    "PERFORM pg_advisory_xact_lock(8313480218417128786); "                                         \
+    "IF to_regnamespace('@') IS NULL THEN CREATE SCHEMA @; END IF; "                               \
+    "IF to_regclass('@.token') IS NULL THEN "                                                      \
+    "EXECUTE format('CREATE SEQUENCE @.token START %s', "                                          \
+    "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint); END IF; "
+#define SETUP_TAIL "END $snib$"
+
+static const char *const session_tables[] = {
+    "IF to_regclass('@.seats') IS NULL THEN "
+    "CREATE UNLOGGED TABLE @.seats (key bigint NOT NULL, seat integer NOT NULL, "
+    "name text NOT NULL, mode integer NOT NULL, token bigint, pid integer, who text, "
+    "label text, since timestamptz, ttl bigint, broken text, PRIMARY KEY (key, seat)) "
+    "WITH (fillfactor = 50); "
+    "CREATE INDEX ON @.seats (key) WHERE broken IS NOT NULL; END IF; "
+    "IF to_regclass('@.life') IS NULL THEN "
+    "CREATE UNLOGGED TABLE @.life (born timestamptz NOT NULL, since timestamptz); "
+    "INSERT INTO @.life (born) VALUES (clock_timestamp()); END IF; "
+    "CREATE OR REPLACE FUNCTION @.revive() RETURNS void LANGUAGE plpgsql AS $f$ BEGIN "
+    "PERFORM pg_advisory_xact_lock(8313480218417128786); "
+    "IF NOT EXISTS (SELECT FROM @.life) THEN "
+    "PERFORM setval('@.token', (SELECT last_value FROM @.token) + 1000000); "
+    "INSERT INTO @.life VALUES (clock_timestamp(), clock_timestamp()); END IF; END $f$; ",
+    NULL,
 };
 
 static const char *const shared[SQL_STATEMENTS] = {
@@ -203,15 +210,41 @@ char *pg_with_schema(const struct pg_settings *s, const char *text)
     return out;
 }
 
+static char *make_setup(const struct pg_settings *s)
+{
+    const char *const *tables = s->lease ? pg_lease_tables : session_tables;
+    size_t room = strlen(SETUP_HEAD) + strlen(SETUP_TAIL) + 1;
+    for (int i = 0; tables[i]; i++) {
+        room += strlen(tables[i]);
+    }
+    char *text = malloc(room), *made = NULL;
+    if (text) {
+        size_t used = (size_t)snprintf(text, room, "%s", SETUP_HEAD);
+        for (int i = 0; tables[i]; i++) {
+            used += (size_t)snprintf(text + used, room - used, "%s", tables[i]);
+        }
+        snprintf(text + used, room - used, "%s", SETUP_TAIL);
+        made = pg_with_schema(s, text);
+        free(text);
+    }
+    return made;
+}
+
+static bool copy(char **to, const struct pg_settings *s, const char *from)
+{
+    return !from || (*to = pg_with_schema(s, from)) != NULL;
+}
+
 bool pg_statements_make(struct pg_settings *s)
 {
+    s->texts[0][SQL_SETUP] = make_setup(s);
     for (int i = 0; i < SQL_STATEMENTS; i++) {
-        if ((exclusive[i] && !(s->texts[0][i] = pg_with_schema(s, exclusive[i]))) ||
-            (shared[i] && !(s->texts[1][i] = pg_with_schema(s, shared[i])))) {
+        const char *plain = exclusive[i] ? exclusive[i] : pg_lease_statements[i];
+        if (!copy(&s->texts[0][i], s, plain) || !copy(&s->texts[1][i], s, shared[i])) {
             return false;
         }
     }
-    return true;
+    return s->texts[0][SQL_SETUP] != NULL;
 }
 
 void pg_statements_free(struct pg_settings *s)

@@ -14,6 +14,10 @@ const char *pg_statement(const struct pg_settings *, const struct sql_request *,
 /* For the greeting: `text` with the schema in it; free it. NULL: no memory. */
 char *pg_with_schema(const struct pg_settings *, const char *text);
 
+/* statements_lease.c */
+extern const char *const pg_lease_statements[SQL_STATEMENTS];
+extern const char *const pg_lease_tables[]; /* parts of SQL_SETUP there, ended by NULL */
+
 extern const char pg_greeting[], pg_life[], pg_revive[];
 
 #endif

@@ -32,6 +32,8 @@
 #include "engines/sql/bids.h"
 
 #include "base/hash.h"
+#include "engines/sql/bid.h"
+#include "engines/sql/proofs.h"
 #include "engines/sql/strands.h"
 
 #include <stdio.h>
@@ -47,88 +49,6 @@ static void wait_for_it(struct sql_bid *);
 
 static void row_of(struct sql_request *, const char *const columns[SQL_COLUMNS]);
 static void ended(struct sql_request *, enum sql_outcome);
-
-static struct sql_bid *bid_new(struct snib__claim *claim)
-{
-    struct sql *s = sql_of(claim->session);
-    struct sql_bid *b = calloc(1, sizeof *b);
-    struct sql_link model = {.settings = s->settings, .session = s->session};
-    if (!b) {
-        return NULL;
-    }
-    b->claim = claim;
-    b->sql = s;
-    snib__list_append(&s->bids, &b->in_all);
-    snib__list_init(&b->on_strand);
-    snib__list_init(&b->in_owing);
-    snib__list_init(&b->in_broken);
-    snprintf(b->name, sizeof b->name, "%s", claim->name);
-    snprintf(b->label, sizeof b->label, "%s", claim->label);
-    snprintf(b->mode, sizeof b->mode, "%d", claim->mode);
-    snprintf(b->ttl, sizeof b->ttl, "%lld", (long long)s->session->ttl_ms);
-    s->driver->key(&model, b->name, b->key);
-    return b;
-}
-
-static bool is_standing(const struct sql_bid *b)
-{
-    return b->phase >= SQL_ENTERING && b->phase <= SQL_HOLDING;
-}
-
-static void set_phase(struct sql_bid *b, enum sql_phase phase)
-{
-    b->sql->standing -= is_standing(b);
-    b->phase = phase;
-    b->sql->standing += is_standing(b);
-    b->sql->session->attend = b->sql->standing > 0;
-}
-
-static void leave_strand(struct sql_bid *b)
-{
-    if (b->strand) {
-        snib__table_remove(&b->sql->keys, &b->entry);
-        snib__list_remove(&b->on_strand);
-        b->strand = NULL;
-    }
-}
-
-static bool join(struct sql_bid *b, struct sql_strand *strand)
-{
-    leave_strand(b);
-    if (!snib__table_add(&b->sql->keys, &b->entry, snib__hash_text(b->key))) {
-        return false;
-    }
-    b->strand = strand;
-    snib__list_remove(&b->on_strand);
-    snib__list_append(&strand->bids, &b->on_strand);
-    return true;
-}
-
-/* Nothing of it is at the server, or on its way. */
-static void rest(struct sql_bid *b)
-{
-    leave_strand(b);
-    snib__list_remove(&b->on_strand);
-    snib__list_remove(&b->in_broken);
-    set_phase(b, SQL_IDLE);
-    b->tries = 0;
-    if (b->undoing) {
-        b->undoing = false;
-        b->sql->session->undoing--;
-    }
-    if (!b->claim && !b->asking) {
-        snib__list_remove(&b->in_owing);
-        snib__list_remove(&b->in_all);
-        free(b);
-    }
-}
-
-static void owe(struct sql_bid *b)
-{
-    b->due_ns = snib__now().boot_ns + b->sql->session->timeout_ms * SNIB__MS;
-    snib__list_remove(&b->in_owing);
-    snib__list_append(&b->sql->owing, &b->in_owing);
-}
 
 static void ask(struct sql_bid *b, enum sql_statement statement)
 {
@@ -155,72 +75,14 @@ static void ask(struct sql_bid *b, enum sql_statement statement)
 
 /* ---- Answers ---------------------------------------------------------------------------- */
 
-static void answer(struct sql_bid *b, const struct snib__result *result)
-{
-    bool told = b->owes_attempt || b->queued;
-    b->owes_attempt = false;
-    b->queued = result->status == SNIB__QUEUED;
-    snib__list_remove(&b->in_owing);
-    if (told && b->claim && !b->owes_release) {
-        b->was_held = b->was_held || result->status == SNIB__HELD;
-        snib__answer(b->claim, SNIB__ATTEMPT, result);
-    }
-}
-
-static void answer_queued(struct sql_bid *b)
-{
-    struct snib__result result = {
-        .status = SNIB__QUEUED, .holder = b->holder, .holder_token = b->holder_token};
-    answer(b, &result);
-}
-
-static void answer_simply(struct sql_bid *b, enum snib__status status, const char *why)
-{
-    struct snib__result result = {.status = status, .reason = why};
-    answer(b, &result);
-}
-
-static void answer_failed(struct sql_bid *b, int code, int sys, const char *why)
-{
-    char reason[480];
-    snprintf(reason, sizeof reason, "%.200s: %.240s", b->sql->where, why);
-    struct snib__result failed = {
-        .status = SNIB__FAILED, .code = code, .sys = sys, .reason = reason};
-    answer(b, &failed);
-}
-
-/* The last word about the claim. */
-static void answer_release(struct sql_bid *b, enum snib__status status, const char *why)
-{
-    struct snib__claim *claim = b->claim;
-    struct snib__result result = {.status = status, .reason = why};
-    if (!b->owes_release) {
-        return; /* broken, and given up when its time was over: the release is still to come */
-    }
-    b->owes_release = b->owes_attempt = b->queued = false;
-    snib__list_remove(&b->in_owing);
-    b->claim = NULL;
-    if (claim) {
-        ((struct sql_ticket *)claim->state)->bid = NULL;
-        snib__answer(claim, SNIB__RELEASE, &result);
-    }
-}
-
 static void hold(struct sql_bid *b)
 {
     struct snib__result held = {.status = SNIB__HELD,
                                 .token = b->token,
                                 .since = b->since,
                                 .lease_ms = b->strand->link.idle_ms};
-    set_phase(b, SQL_HOLDING);
-    answer(b, &held);
-}
-
-static void busy(struct sql_bid *b)
-{
-    struct snib__result result = {
-        .status = SNIB__BUSY, .holder = b->holder, .holder_token = b->holder_token};
-    answer(b, &result);
+    sql_bid_phase(b, SQL_HOLDING);
+    sql_bid_answer(b, &held);
 }
 
 static bool is_quarantined(struct sql_bid *b, const struct sql_strand *strand)
@@ -239,7 +101,7 @@ static bool is_quarantined(struct sql_bid *b, const struct sql_strand *strand)
                                   .holder_left_ms = left_ms,
                                   .code = SNIB_EUNSAFE,
                                   .reason = reason};
-    answer(b, &result);
+    sql_bid_answer(b, &result);
     return true;
 }
 
@@ -247,7 +109,7 @@ static bool is_quarantined(struct sql_bid *b, const struct sql_strand *strand)
 
 static void unlock(struct sql_bid *b)
 {
-    set_phase(b, SQL_LEAVING);
+    sql_bid_phase(b, SQL_LEAVING);
     ask(b, SQL_UNLOCK);
 }
 
@@ -269,12 +131,12 @@ static const struct sql_bid *in_the_way(const struct sql_bid *b, const struct sq
 
 static void try_on(struct sql_bid *b, struct sql_strand *strand)
 {
-    if (!join(b, strand)) {
-        set_phase(b, SQL_IDLE);
-        answer_failed(b, SNIB_ENOMEM, 0, "out of memory");
+    if (!sql_bid_join(b, strand)) {
+        sql_bid_phase(b, SQL_IDLE);
+        sql_bid_fail(b, SNIB_ENOMEM, 0, "out of memory");
         return;
     }
-    set_phase(b, SQL_TRYING);
+    sql_bid_phase(b, SQL_TRYING);
     ask(b, SQL_TRY);
 }
 
@@ -282,7 +144,7 @@ static void begin(struct sql_bid *b)
 {
     struct sql *s = b->sql;
     snib__list_remove(&b->on_strand);
-    set_phase(b, SQL_WANTING);
+    sql_bid_phase(b, SQL_WANTING);
     snib__list_append(&s->wanting, &b->on_strand);
     struct sql_strand *strand = sql_strand_main(s);
     if (!strand || b->phase != SQL_WANTING) {
@@ -298,14 +160,14 @@ static void begin(struct sql_bid *b)
         b->holder_token = other->token;
     }
     if (is_quarantined(b, strand)) {
-        rest(b);
+        sql_bid_rest(b);
     } else if (!other) {
         try_on(b, strand);
     } else if (b->claim->may_queue || (other->mode[0] == '1' && b->mode[0] == '1')) {
         wait_for_it(b);
     } else {
-        rest(b);
-        busy(b);
+        sql_bid_rest(b);
+        sql_bid_busy(b);
     }
 }
 
@@ -313,12 +175,12 @@ static void begin(struct sql_bid *b)
 static void go_and_wait(struct sql_bid *b)
 {
     if (is_quarantined(b, b->strand)) {
-        rest(b);
+        sql_bid_rest(b);
     } else if (b->claim->may_queue) {
-        set_phase(b, SQL_ENTERING);
+        sql_bid_phase(b, SQL_ENTERING);
         ask(b, SQL_ENTER);
     } else {
-        set_phase(b, SQL_TRYING);
+        sql_bid_phase(b, SQL_TRYING);
         ask(b, SQL_TRY);
     }
 }
@@ -326,21 +188,21 @@ static void go_and_wait(struct sql_bid *b)
 static void wait_for_it(struct sql_bid *b)
 {
     struct sql_strand *strand = sql_strand_extra(b->sql);
-    if (!strand || strand->lost || !join(b, strand)) {
-        rest(b);
-        busy(b); /* as many wait as may: asked again, and again */
+    if (!strand || strand->lost || !sql_bid_join(b, strand)) {
+        sql_bid_rest(b);
+        sql_bid_busy(b); /* as many wait as may: asked again, and again */
         return;
     }
-    set_phase(b, SQL_WANTING);
+    sql_bid_phase(b, SQL_WANTING);
     if (strand->ready) {
         go_and_wait(b);
     }
 }
 
-void sql_attempt(struct snib__claim *claim)
+void sql_session_attempt(struct snib__claim *claim)
 {
     struct sql_ticket *ticket = claim->state;
-    if (!ticket->bid && !(ticket->bid = bid_new(claim))) {
+    if (!ticket->bid && !(ticket->bid = sql_bid_new(claim))) {
         struct snib__result failed = {
             .status = SNIB__FAILED, .code = SNIB_ENOMEM, .reason = "out of memory"};
         snib__answer(claim, SNIB__ATTEMPT, &failed);
@@ -348,13 +210,13 @@ void sql_attempt(struct snib__claim *claim)
     }
     struct sql_bid *b = ticket->bid;
     b->owes_attempt = true;
-    owe(b);
+    sql_bid_owe(b);
     if (b->phase == SQL_IDLE) {
         begin(b);
     } else if (b->phase == SQL_HOLDING) {
         hold(b);
     } else if (b->phase == SQL_WAITING) {
-        answer_queued(b);
+        sql_bid_queued(b);
     }
 }
 
@@ -392,27 +254,27 @@ static void undo(struct sql_bid *b, enum sql_outcome failure, int code, const ch
     b->failure = failure;
     b->code = code;
     snprintf(b->reason, sizeof b->reason, "%s", why);
-    set_phase(b, SQL_UNDOING);
+    sql_bid_phase(b, SQL_UNDOING);
     ask(b, SQL_UNLOCK);
 }
 
 static void on_undone(struct sql_bid *b)
 {
     if (b->owes_release || !b->claim) {
-        answer_release(b, SNIB__FREED, NULL);
-        rest(b);
+        sql_bid_released(b, SNIB__FREED, NULL);
+        sql_bid_rest(b);
     } else if (b->failure == SQL_ABSENT && b->tries++ < TRIES_MOST) {
-        set_phase(b, SQL_MAKING);
+        sql_bid_phase(b, SQL_MAKING);
         ask(b, SQL_SETUP);
     } else if (b->failure == SQL_AGAIN && b->tries++ < TRIES_MOST) {
-        rest(b);
+        sql_bid_rest(b);
         begin(b);
     } else {
         int code = b->failure == SQL_REFUSED ? b->code : SNIB_EPROTO;
         char why[sizeof b->reason];
         snprintf(why, sizeof why, "%s", b->reason);
-        rest(b);
-        answer_failed(b, code, 0, why);
+        sql_bid_rest(b);
+        sql_bid_fail(b, code, 0, why);
     }
 }
 
@@ -422,8 +284,8 @@ static void on_tried(struct sql_bid *b)
         if (b->got) {
             unlock(b);
         } else {
-            answer_release(b, SNIB__FREED, NULL);
-            rest(b);
+            sql_bid_released(b, SNIB__FREED, NULL);
+            sql_bid_rest(b);
         }
     } else if (b->got && b->token == 0) {
         undo(b, SQL_REFUSED, SNIB_EINVAL, "another name has the same key there: take another name");
@@ -431,20 +293,20 @@ static void on_tried(struct sql_bid *b)
         b->since = b->request.sent;
         hold(b);
     } else if (b->claim->may_queue && b->strand == b->sql->main) {
-        leave_strand(b);
+        sql_bid_leave(b);
         wait_for_it(b);
     } else {
-        rest(b);
-        busy(b);
+        sql_bid_rest(b);
+        sql_bid_busy(b);
     }
 }
 
 static void on_unlocked(struct sql_bid *b)
 {
     bool was_held = b->was_held;
-    answer_release(b, b->got || !was_held ? SNIB__FREED : SNIB__LOST,
-                   b->got ? NULL : "its session had not got it any more");
-    rest(b);
+    sql_bid_released(b, b->got || !was_held ? SNIB__FREED : SNIB__LOST,
+                     b->got ? NULL : "its session had not got it any more");
+    sql_bid_rest(b);
 }
 
 static void on_answered(struct sql_bid *b)
@@ -459,10 +321,10 @@ static void on_answered(struct sql_bid *b)
     case SQL_MAKING: {
         struct sql_strand *strand = b->strand;
         if (b->owes_release) {
-            answer_release(b, SNIB__FREED, NULL);
-            rest(b);
+            sql_bid_released(b, SNIB__FREED, NULL);
+            sql_bid_rest(b);
         } else if (strand == b->sql->main) {
-            set_phase(b, SQL_TRYING);
+            sql_bid_phase(b, SQL_TRYING);
             ask(b, SQL_TRY);
         } else {
             go_and_wait(b);
@@ -470,12 +332,12 @@ static void on_answered(struct sql_bid *b)
         return;
     }
     case SQL_ENTERING:
-        set_phase(b, SQL_WAITING);
+        sql_bid_phase(b, SQL_WAITING);
         ask(b, SQL_WAIT);
-        answer_queued(b);
+        sql_bid_queued(b);
         return;
     case SQL_WAITING:
-        set_phase(b, SQL_TAKING);
+        sql_bid_phase(b, SQL_TAKING);
         ask(b, SQL_TOOK);
         return;
     case SQL_TAKING:
@@ -503,8 +365,8 @@ static void on_refused(struct sql_bid *b, enum sql_outcome outcome)
     if (b->phase == SQL_UNDOING || b->phase == SQL_LEAVING) {
         sql_strand_doom(b->strand); /* it may hold what nobody knows of: end it */
         if (b->phase == SQL_LEAVING) {
-            answer_release(b, SNIB__UNKNOWN, why);
-            rest(b);
+            sql_bid_released(b, SNIB__UNKNOWN, why);
+            sql_bid_rest(b);
         } else {
             on_undone(b);
         }
@@ -513,11 +375,11 @@ static void on_refused(struct sql_bid *b, enum sql_outcome outcome)
         if (again) {
             ask(b, SQL_SETUP);
         } else if (b->owes_release) {
-            answer_release(b, SNIB__FREED, NULL);
-            rest(b);
+            sql_bid_released(b, SNIB__FREED, NULL);
+            sql_bid_rest(b);
         } else {
-            rest(b);
-            answer_failed(b, outcome == SQL_REFUSED ? code : SNIB_EPROTO, 0, why);
+            sql_bid_rest(b);
+            sql_bid_fail(b, outcome == SQL_REFUSED ? code : SNIB_EPROTO, 0, why);
         }
     } else {
         undo(b, outcome, code, why);
@@ -531,15 +393,15 @@ static void on_unanswered(struct sql_bid *b)
     bool was_held = b->was_held;
     if (b->owes_release || !b->claim) {
         bool gone = b->phase == SQL_LEAVING && was_held;
-        answer_release(b, gone ? SNIB__UNKNOWN : SNIB__FREED, why);
-        rest(b);
+        sql_bid_released(b, gone ? SNIB__UNKNOWN : SNIB__FREED, why);
+        sql_bid_rest(b);
         return;
     }
-    rest(b);
+    sql_bid_rest(b);
     if (b->queued) {
-        answer_simply(b, SNIB__BUSY, why); /* nothing is left there: it went with the link */
+        sql_bid_say(b, SNIB__BUSY, why); /* nothing is left there: it went with the link */
     } else if (b->owes_attempt) {
-        answer_simply(b, SNIB__UNKNOWN, why);
+        sql_bid_say(b, SNIB__UNKNOWN, why);
     }
 }
 
@@ -583,13 +445,13 @@ static void fail(struct sql_bid *b, bool main)
 {
     struct sql *s = b->sql;
     bool sent = b->sent;
-    rest(b);
+    sql_bid_rest(b);
     if (!main) {
-        busy(b); /* no room for one more that waits; what was tried works */
+        sql_bid_busy(b); /* no room for one more that waits; what was tried works */
     } else if (sent) {
-        answer_simply(b, SNIB__UNKNOWN, s->why);
+        sql_bid_say(b, SNIB__UNKNOWN, s->why);
     } else {
-        answer_failed(b, s->code, s->sys, s->why);
+        sql_bid_fail(b, s->code, s->sys, s->why);
     }
 }
 
@@ -604,14 +466,6 @@ static void on_failed(struct sql_strand *strand)
     }
 }
 
-static void answer_renewal(struct sql_bid *b, const struct snib__result *result)
-{
-    b->owes_renewal = false;
-    if (b->claim && !b->owes_release) {
-        snib__answer(b->claim, SNIB__RENEW, result);
-    }
-}
-
 static void on_lost(struct sql_strand *strand)
 {
     struct snib__result lost = {.status = SNIB__LOST, .reason = strand->link.why};
@@ -619,130 +473,21 @@ static void on_lost(struct sql_strand *strand)
         struct sql_bid *b = SNIB__OF(strand->bids.after, struct sql_bid, on_strand);
         bool held = b->phase == SQL_HOLDING;
         if (b->asking || !held) {
-            leave_strand(b); /* its request says it */
+            sql_bid_leave(b); /* its request says it */
             snib__list_remove(&b->on_strand);
             continue;
         }
         if (b->owes_renewal) {
-            answer_renewal(b, &lost);
+            sql_proof_answer(b, &lost);
         } else if (b->claim) {
             snib__report(b->claim, SNIB_LOST, strand->link.why);
         }
-        rest(b);
+        sql_bid_rest(b);
     }
 }
 
-/* ---- Renew ------------------------------------------------------------------------------ */
-
-static void prove(struct sql_strand *);
-
-static void broken(struct sql_bid *b, const char *by)
-{
-    char why[200];
-    snprintf(why, sizeof why, "broken by %.150s", by);
-    struct snib__result lost = {.status = SNIB__LOST, .reason = why};
-    if (b->until_ns == 0) {
-        b->until_ns = b->since.boot_ns + b->strand->link.idle_ms * SNIB__MS;
-        snib__list_append(&b->sql->broken, &b->in_broken);
-        if (b->owes_renewal) {
-            answer_renewal(b, &lost);
-        } else if (b->claim) {
-            snib__report(b->claim, SNIB_LOST, why);
-        }
-    } else if (b->owes_renewal) {
-        answer_renewal(b, &lost);
-    }
-}
-
-static void on_proof_row(struct sql_request *r, const char *const columns[SQL_COLUMNS])
-{
-    struct sql_strand *strand = SNIB__OF(r, struct sql_strand, proof);
-    uint64_t token = columns[1] ? strtoull(columns[1], NULL, 10) : 0;
-    struct snib__entry *e =
-        snib__table_first(&strand->sql->keys, snib__hash_text(columns[0] ? columns[0] : ""));
-    for (; e; e = snib__entry_next(e)) {
-        struct sql_bid *b = SNIB__OF(e, struct sql_bid, entry);
-        if (b->strand == strand && b->phase == SQL_HOLDING && b->token == token &&
-            strcmp(b->key, columns[0]) == 0) {
-            broken(b, columns[2] ? columns[2] : "somebody");
-        }
-    }
-}
-
-/* All that live by this link are answered at once. */
-static void settle(struct sql_strand *strand, enum snib__status status, const char *why)
-{
-    strand->owed = false;
-    for (struct snib__list *l = strand->bids.after, *after; l != &strand->bids; l = after) {
-        struct sql_bid *b = SNIB__OF(l, struct sql_bid, on_strand);
-        after = l->after;
-        if (b->owes_renewal) {
-            struct snib__result result = {.status = status, .reason = why};
-            if (status == SNIB__HELD) {
-                b->since = strand->proof.sent;
-                result.token = b->token;
-                result.since = b->since;
-                result.lease_ms = strand->link.idle_ms;
-            }
-            answer_renewal(b, &result);
-        }
-    }
-}
-
-static void on_proved(struct sql_request *r, enum sql_outcome outcome)
-{
-    struct sql_strand *strand = SNIB__OF(r, struct sql_strand, proof);
-    strand->proving = false;
-    if (outcome == SQL_LOST || outcome == SQL_UNSENT) {
-        return; /* the loss of the link follows */
-    }
-    /* Whatever it said about tables: the session is there, and what it has locked. */
-    settle(strand, SNIB__HELD, NULL);
-    if (strand->again && !strand->link.doomed) {
-        prove(strand);
-    }
-}
-
-static void prove(struct sql_strand *strand)
-{
-    strand->again = false;
-    strand->proving = true;
-    strand->proof = (struct sql_request){
-        .statement = SQL_PROVE, .link = &strand->link, .row = on_proof_row, .ended = on_proved};
-    strand->sql->driver->send(&strand->proof);
-}
-
-static void on_rung(struct sql_strand *strand)
-{
-    if (strand->proving) {
-        strand->again = true;
-    } else if (strand->ready && !strand->link.doomed) {
-        prove(strand);
-    }
-}
-
-const struct sql_strand_upcalls sql_strand_upcalls = {
-    .opened = on_opened, .failed = on_failed, .lost = on_lost, .rung = on_rung};
-
-void sql_renew(struct snib__claim *const claims[], size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        struct sql_bid *b = ((struct sql_ticket *)claims[i]->state)->bid;
-        if (!b || b->phase != SQL_HOLDING || b->until_ns) {
-            struct snib__result lost = {.status = SNIB__LOST, .reason = "its session is over"};
-            snib__answer(claims[i], SNIB__RENEW, &lost);
-            continue;
-        }
-        b->owes_renewal = true;
-        if (!b->strand->owed) {
-            b->strand->owed = true;
-            b->strand->due_ns = snib__now().boot_ns + b->sql->session->timeout_ms * SNIB__MS;
-        }
-        if (!b->strand->proving) {
-            prove(b->strand);
-        }
-    }
-}
+const struct sql_strand_upcalls sql_session_upcalls = {
+    .opened = on_opened, .failed = on_failed, .lost = on_lost, .rung = sql_proof_rung};
 
 /* ---- Release ---------------------------------------------------------------------------- */
 
@@ -751,18 +496,18 @@ static void cut(struct sql_bid *b)
 {
     struct sql_strand *strand = b->strand;
     bool asking = b->asking;
-    leave_strand(b);
-    answer_release(b, SNIB__FREED, NULL);
-    set_phase(b, SQL_IDLE);
+    sql_bid_leave(b);
+    sql_bid_released(b, SNIB__FREED, NULL);
+    sql_bid_phase(b, SQL_IDLE);
     if (!asking) {
-        rest(b);
+        sql_bid_rest(b);
     } /* else its request ends with the link, and it with that */
     if (strand) {
         sql_strand_end(strand);
     }
 }
 
-void sql_release(struct snib__claim *claim)
+void sql_session_release(struct snib__claim *claim)
 {
     struct sql_bid *b = ((struct sql_ticket *)claim->state)->bid;
     if (!b) {
@@ -775,8 +520,8 @@ void sql_release(struct snib__claim *claim)
     b->owes_renewal = false;
     switch (b->phase) {
     case SQL_IDLE:
-        answer_release(b, b->was_held ? SNIB__LOST : SNIB__FREED, "its session is over");
-        rest(b);
+        sql_bid_released(b, b->was_held ? SNIB__LOST : SNIB__FREED, "its session is over");
+        sql_bid_rest(b);
         return;
     case SQL_WANTING:
     case SQL_ENTERING:
@@ -785,11 +530,11 @@ void sql_release(struct snib__claim *claim)
         cut(b);
         return;
     case SQL_HOLDING:
-        owe(b);
+        sql_bid_owe(b);
         unlock(b);
         return;
     default: /* what is under way comes first */
-        owe(b);
+        sql_bid_owe(b);
         return;
     }
 }
@@ -805,13 +550,13 @@ static void overdue(struct sql_bid *b)
             b->undoing = true;
             s->session->undoing++;
         }
-        answer_release(b, SNIB__UNKNOWN, "no answer in time");
+        sql_bid_released(b, SNIB__UNKNOWN, "no answer in time");
     } else if (b->owes_attempt && b->sent) {
-        answer_simply(b, SNIB__UNKNOWN, "no answer in time");
+        sql_bid_say(b, SNIB__UNKNOWN, "no answer in time");
     } else if (b->owes_attempt) {
-        rest(b);
-        answer_failed(b, s->code ? s->code : SNIB_EUNREACH, s->sys,
-                      s->why[0] ? s->why : "no answer in time");
+        sql_bid_rest(b);
+        sql_bid_fail(b, s->code ? s->code : SNIB_EUNREACH, s->sys,
+                     s->why[0] ? s->why : "no answer in time");
     }
 }
 
@@ -838,26 +583,10 @@ int64_t sql_bids_keep_time(struct sql *s, int64_t now_ns)
             }
         }
     }
-    for (struct snib__list *l = s->strands.after; l != &s->strands; l = l->after) {
-        struct sql_strand *strand = SNIB__OF(l, struct sql_strand, place);
-        if (strand->owed && strand->due_ns <= now_ns) {
-            settle(strand, SNIB__UNKNOWN, "no answer in time");
-        } else if (strand->owed && strand->due_ns < next) {
-            next = strand->due_ns;
-        }
-    }
+    int64_t proofs = sql_proofs_keep_time(s, now_ns);
+    next = proofs < next ? proofs : next;
     if (!snib__list_empty(&s->wanting)) {
         sql_strand_main(s); /* after a pause */
     }
     return next;
-}
-
-void sql_bids_close(struct sql *s)
-{
-    while (!snib__list_empty(&s->bids)) {
-        struct sql_bid *b = SNIB__OF(s->bids.after, struct sql_bid, in_all);
-        snib__list_remove(&b->in_all);
-        free(b);
-    }
-    snib__table_free(&s->keys);
 }

@@ -2,14 +2,13 @@
 #ifndef SNIB_SQL_BIDS_H
 #define SNIB_SQL_BIDS_H
 
-#include "engines/sql/session.h"
+#include "engines/sql/strands.h"
 
-/* The slots. */
-void sql_attempt(struct snib__claim *);
-void sql_renew(struct snib__claim *const claims[], size_t n);
-void sql_release(struct snib__claim *);
+/* The slots, with mode=session. */
+void sql_session_attempt(struct snib__claim *);
+void sql_session_release(struct snib__claim *);
 
+extern const struct sql_strand_upcalls sql_session_upcalls;
 int64_t sql_bids_keep_time(struct sql *, int64_t now_ns);
-void sql_bids_close(struct sql *);
 
 #endif

@@ -72,13 +72,16 @@ enum sql_statement {
     /* mode=lease; `owner`: 32 hexadecimal digits, `session`: this client's number, growing. */
     SQL_ENLIST,  /* -> session: makes this link the one whose life is the client's */
     SQL_ATTEMPT, /* key, name, mode, permits, owner, session, who, label, ttl_ms, queue flag -> what
-                  * ("held", "busy", "queued", "late", "kinds"), token, age ms (of a grant made
-                  * earlier), holder, holder's token, left ms, place */
-    SQL_RENEW,   /* session, owners separated by commas, ttls likewise -> owner, what ("held",
-                  * "lost", "broken"), token, by whom */
-    SQL_RELEASE, /* key, owner, session -> freed */
+                  * ("held", "busy", "queued", "late", "kinds", "taken": the key is another name's),
+                  * token, holder, holder's token, left ms, place. What is held already is renewed.
+                  */
+    SQL_RENEW,   /* session, keys separated by commas, owners likewise, ttls likewise -> owner, what
+                  * ("held", "lost", "broken"), token, by whom */
+    SQL_RELEASE, /* key, owner, session, unsure flag, ttl_ms -> freed. Unsure: an attempt of an
+                  * earlier session may still come, for ttl_ms, and must not be granted. */
     SQL_LOOK,    /* as SQL_SIGHT */
-    SQL_ASK, /* key, token, by whom, force flag -> what ("gone", "asked", "none"), who, left ms */
+    SQL_ASK,     /* key, token, by whom, force flag -> a row for each that holds with it:
+                  * what ("gone", "asked"), who, left ms */
 
     SQL_EXAMINE, /* -> what, value: the dialect's own, for doctor */
     SQL_SETUP,   /* makes what is missing: schema, tables, functions */

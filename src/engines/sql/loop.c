@@ -2,12 +2,17 @@
 /*
  * The loop that drives the links, and what is opened and closed with a session.
  *
- * Calls go down only: queries and bids above, strands below them, a driver at the bottom.
+ * Calls go down only: queries and bids (or leases) above, strands below them, a driver at the
+ * bottom.
  */
 #include "engines/sql/loop.h"
 
+#include "engines/sql/bid.h"
 #include "engines/sql/bids.h"
+#include "engines/sql/leases.h"
+#include "engines/sql/proofs.h"
 #include "engines/sql/queries.h"
+#include "engines/sql/renewals.h"
 #include "engines/sql/strands.h"
 
 #include <stdlib.h>
@@ -20,6 +25,9 @@ void sql_open(struct sql *s)
     snib__list_init(&s->broken);
     snib__list_init(&s->wanting);
     snib__list_init(&s->queries);
+    snib__list_init(&s->waiting);
+    snib__list_init(&s->renewals);
+    s->told = s->lease ? &sql_lease_upcalls : &sql_session_upcalls;
 }
 
 /* Requests of queries that are over belong to nobody but their link. */
@@ -36,7 +44,35 @@ void sql_close(struct sql *s)
     sql_queries_close(s);
     drop_requests(s);
     sql_strands_close(s, snib__forked(s->session));
+    sql_renewals_close(s);
     sql_bids_close(s);
+}
+
+void sql_attempt(struct snib__claim *claim)
+{
+    if (sql_of(claim->session)->lease) {
+        sql_lease_attempt(claim);
+    } else {
+        sql_session_attempt(claim);
+    }
+}
+
+void sql_renew(struct snib__claim *const claims[], size_t n)
+{
+    if (sql_of(claims[0]->session)->lease) {
+        sql_lease_renew(claims, n);
+    } else {
+        sql_session_renew(claims, n);
+    }
+}
+
+void sql_release(struct snib__claim *claim)
+{
+    if (sql_of(claim->session)->lease) {
+        sql_lease_release(claim);
+    } else {
+        sql_session_release(claim);
+    }
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -50,7 +86,8 @@ void sql_drive(struct snib__session *session, int64_t until_ns)
     for (;;) {
         struct pollfd fds[SNIB__SLEEP_MOST];
         int64_t now_ns = snib__now().boot_ns;
-        int64_t next = least(sql_queries_keep_time(s, now_ns), sql_bids_keep_time(s, now_ns));
+        int64_t next = s->lease ? sql_leases_keep_time(s, now_ns) : sql_bids_keep_time(s, now_ns);
+        next = least(next, sql_queries_keep_time(s, now_ns));
         next = least(next, sql_strands_keep_time(s, now_ns));
         if (now_ns >= until_ns) {
             return;

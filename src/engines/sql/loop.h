@@ -4,11 +4,15 @@
 
 #include "engines/sql/session.h"
 
-/* s->session, ->driver, ->settings, ->name, ->where, ->hosts and ->max_extra are set. */
+/* s->session, ->driver, ->settings, ->name, ->where, ->hosts, ->max_extra and ->lease are
+ * set. */
 void sql_open(struct sql *);
 void sql_close(struct sql *);
 
-/* The slot. */
+/* The slots, in either mode. */
+void sql_attempt(struct snib__claim *);
+void sql_renew(struct snib__claim *const claims[], size_t n);
+void sql_release(struct snib__claim *);
 void sql_drive(struct snib__session *, int64_t until_ns);
 
 #endif

@@ -85,6 +85,12 @@ static void on_row(struct sql_request *r, const char *const columns[SQL_COLUMNS]
             snprintf(q->others, sizeof q->others, "%s", text(columns[1]));
         }
         return;
+    case SQL_ASK:
+        q->marked = q->there = true;
+        snprintf(q->who, sizeof q->who, "%s", text(columns[1]));
+        q->left_ms = number(columns[2], 0);
+        return;
+    case SQL_LOOK:
     case SQL_SIGHT:
         if (q->query->token == 0) {
             see(q, columns);
@@ -160,7 +166,7 @@ static void send(struct sql_query *q, struct sql_strand *strand)
         a->request.statement = q->examination->statements[q->step];
     } else if (q->query->token == 0 || q->marked) {
         q->there = false;
-        a->request.statement = SQL_SIGHT;
+        a->request.statement = s->lease ? SQL_LOOK : SQL_SIGHT;
         a->request.count = 2;
         a->request.parameters[0] = a->name;
         a->request.parameters[1] = q->query->prefix ? "1" : "0";
@@ -173,6 +179,11 @@ static void send(struct sql_query *q, struct sql_strand *strand)
         a->request.parameters[0] = a->key;
         a->request.parameters[1] = a->token;
         a->request.parameters[2] = a->by;
+        if (s->lease) {
+            a->request.statement = SQL_ASK;
+            a->request.count = 4;
+            a->request.parameters[3] = q->query->force ? "1" : "0";
+        }
     }
     s->driver->send(&a->request);
 }

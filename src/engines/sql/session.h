@@ -13,6 +13,8 @@
 #include "engines/sql/driver.h"
 
 struct sql_bid;
+struct sql_renewal;
+struct sql_strand_upcalls;
 
 /* A link, and the locks that live by it. */
 struct sql_strand {
@@ -27,6 +29,10 @@ struct sql_strand {
     bool again;     /* one more when it is over: somebody rang meanwhile */
     bool owed;      /* renewals wait for it */
     int64_t due_ns; /* ... until then */
+    /* mode=lease */
+    struct sql_request enlisting;
+    bool enlists, enlisted, tried; /* it is under way; done; the tables were made for it */
+    char number[24];               /* of this session */
 };
 
 enum sql_phase {
@@ -72,6 +78,18 @@ struct sql_bid {
     /* Parameters. */
     char key[SQL_KEY_MAX], mode[4], ttl[24];
     char name[SNIB__NAME_MAX + 1], label[SNIB__LABEL_MAX + 1];
+    /* mode=lease */
+    char owner[33], permits[12], what[8];
+    struct snib__list in_waiting;
+    struct sql_renewal *renewal; /* that it is part of */
+    size_t renewal_at;
+    int64_t asked_ms; /* the ttl of the request that is under way */
+    int64_t look_ns;  /* waits: asks again then */
+    int64_t left_ms;  /* of the holder */
+    int place;
+    bool leaving;             /* to be given back */
+    bool unsure;              /* an attempt was not answered, and may still come */
+    bool repeated;            /* a release was not */
     enum sql_outcome failure; /* of what is being undone */
     int code;
     char reason[240];
@@ -88,6 +106,8 @@ struct sql {
     const struct sql_driver *driver;
     void *settings; /* the dialect's */
     const char *name, *where;
+    const struct sql_strand_upcalls *told;
+    bool lease;   /* mode=lease */
     size_t hosts; /* that are tried in turn */
     size_t max_extra;
 
@@ -105,6 +125,7 @@ struct sql {
     struct snib__list owing, broken, wanting;
     size_t standing; /* bids that hold or wait: the sockets are watched for them */
     struct snib__list queries;
+    struct snib__list waiting, renewals; /* mode=lease */
 };
 
 static inline struct sql *sql_of(const struct snib__session *session)

@@ -34,7 +34,7 @@ static void on_opened(struct sql_link *link)
     s->failures = 0;
     s->pause_ms = 0;
     s->greeted++;
-    sql_strand_upcalls.opened(strand);
+    s->told->opened(strand);
 }
 
 static void forget_main(struct sql *s, const struct sql_strand *strand)
@@ -56,7 +56,7 @@ static void on_lost(struct sql_link *link)
     strand->lost = true;
     forget_main(s, strand);
     if (strand->ready) {
-        sql_strand_upcalls.lost(strand);
+        s->told->lost(strand);
         return;
     }
     if (main) {
@@ -72,13 +72,12 @@ static void on_lost(struct sql_link *link)
         s->pause_ms = s->pause_ms > PAUSE_MOST_MS ? PAUSE_MOST_MS : s->pause_ms;
         s->dial_ns = snib__now().boot_ns + snib__jitter(s->pause_ms) * SNIB__MS;
     }
-    sql_strand_upcalls.failed(strand);
+    s->told->failed(strand);
 }
 
 static void on_rung(struct sql_link *link, const char *text)
 {
-    (void)text;
-    sql_strand_upcalls.rung(strand_of(link));
+    strand_of(link)->sql->told->rung(strand_of(link), text);
 }
 
 static const struct sql_upcalls upcalls = {.opened = on_opened, .lost = on_lost, .rung = on_rung};

@@ -9,9 +9,8 @@ struct sql_strand_upcalls {
     void (*opened)(struct sql_strand *);
     void (*failed)(struct sql_strand *); /* it never opened: sql->code, ->why */
     void (*lost)(struct sql_strand *);   /* it was open: link.why */
-    void (*rung)(struct sql_strand *);
+    void (*rung)(struct sql_strand *, const char *text);
 };
-extern const struct sql_strand_upcalls sql_strand_upcalls; /* bids.c */
 
 /* The main one, ready; NULL: not now, and it is being opened, or will be after a pause. */
 struct sql_strand *sql_strand_main(struct sql *);

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One bid: its record, what it owes the core, and the answers. Both modes use it.
+ */
+#include "engines/sql/bid.h"
+
+#include "base/hash.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sql_bid *sql_bid_new(struct snib__claim *claim)
+{
+    struct sql *s = sql_of(claim->session);
+    struct sql_bid *b = calloc(1, sizeof *b);
+    struct sql_link model = {.settings = s->settings, .session = s->session};
+    if (!b) {
+        return NULL;
+    }
+    b->claim = claim;
+    b->sql = s;
+    snib__list_append(&s->bids, &b->in_all);
+    snib__list_init(&b->on_strand);
+    snib__list_init(&b->in_owing);
+    snib__list_init(&b->in_broken);
+    snprintf(b->name, sizeof b->name, "%s", claim->name);
+    snprintf(b->label, sizeof b->label, "%s", claim->label);
+    snprintf(b->mode, sizeof b->mode, "%d", claim->mode);
+    snprintf(b->ttl, sizeof b->ttl, "%lld", (long long)s->session->ttl_ms);
+    s->driver->key(&model, b->name, b->key);
+    return b;
+}
+
+static bool is_standing(const struct sql_bid *b)
+{
+    return b->phase >= SQL_ENTERING && b->phase <= SQL_HOLDING;
+}
+
+void sql_bid_phase(struct sql_bid *b, enum sql_phase phase)
+{
+    b->sql->standing -= is_standing(b);
+    b->phase = phase;
+    b->sql->standing += is_standing(b);
+    b->sql->session->attend = b->sql->standing > 0;
+}
+
+void sql_bid_leave(struct sql_bid *b)
+{
+    if (b->strand) {
+        snib__table_remove(&b->sql->keys, &b->entry);
+        snib__list_remove(&b->on_strand);
+        b->strand = NULL;
+    }
+}
+
+bool sql_bid_join(struct sql_bid *b, struct sql_strand *strand)
+{
+    sql_bid_leave(b);
+    if (!snib__table_add(&b->sql->keys, &b->entry, snib__hash_text(b->key))) {
+        return false;
+    }
+    b->strand = strand;
+    snib__list_remove(&b->on_strand);
+    snib__list_append(&strand->bids, &b->on_strand);
+    return true;
+}
+
+/* Nothing of it is at the server, or on its way. */
+void sql_bid_rest(struct sql_bid *b)
+{
+    sql_bid_leave(b);
+    snib__list_remove(&b->on_strand);
+    snib__list_remove(&b->in_broken);
+    sql_bid_phase(b, SQL_IDLE);
+    b->tries = 0;
+    if (b->undoing) {
+        b->undoing = false;
+        b->sql->session->undoing--;
+    }
+    if (!b->claim && !b->asking) {
+        snib__list_remove(&b->in_owing);
+        snib__list_remove(&b->in_all);
+        free(b);
+    }
+}
+
+void sql_bid_owe(struct sql_bid *b)
+{
+    b->due_ns = snib__now().boot_ns + b->sql->session->timeout_ms * SNIB__MS;
+    snib__list_remove(&b->in_owing);
+    snib__list_append(&b->sql->owing, &b->in_owing);
+}
+
+void sql_bid_answer(struct sql_bid *b, const struct snib__result *result)
+{
+    bool told = b->owes_attempt || b->queued;
+    b->owes_attempt = false;
+    b->queued = result->status == SNIB__QUEUED;
+    snib__list_remove(&b->in_owing);
+    if (told && b->claim && !b->owes_release) {
+        b->was_held = b->was_held || result->status == SNIB__HELD;
+        snib__answer(b->claim, SNIB__ATTEMPT, result);
+    }
+}
+
+void sql_bid_queued(struct sql_bid *b)
+{
+    struct snib__result result = {
+        .status = SNIB__QUEUED, .holder = b->holder, .holder_token = b->holder_token};
+    sql_bid_answer(b, &result);
+}
+
+void sql_bid_say(struct sql_bid *b, enum snib__status status, const char *why)
+{
+    struct snib__result result = {.status = status, .reason = why};
+    sql_bid_answer(b, &result);
+}
+
+void sql_bid_fail(struct sql_bid *b, int code, int sys, const char *why)
+{
+    char reason[480];
+    snprintf(reason, sizeof reason, "%.200s: %.240s", b->sql->where, why);
+    struct snib__result failed = {
+        .status = SNIB__FAILED, .code = code, .sys = sys, .reason = reason};
+    sql_bid_answer(b, &failed);
+}
+
+/* The last word about the claim. */
+void sql_bid_released(struct sql_bid *b, enum snib__status status, const char *why)
+{
+    struct snib__claim *claim = b->claim;
+    struct snib__result result = {.status = status, .reason = why};
+    if (!b->owes_release) {
+        return; /* broken, and given up when its time was over: the release is still to come */
+    }
+    b->owes_release = b->owes_attempt = b->queued = false;
+    snib__list_remove(&b->in_owing);
+    b->claim = NULL;
+    if (claim) {
+        ((struct sql_ticket *)claim->state)->bid = NULL;
+        snib__answer(claim, SNIB__RELEASE, &result);
+    }
+}
+
+void sql_bid_busy(struct sql_bid *b)
+{
+    struct snib__result result = {
+        .status = SNIB__BUSY, .holder = b->holder, .holder_token = b->holder_token};
+    sql_bid_answer(b, &result);
+}
+
+void sql_bids_close(struct sql *s)
+{
+    while (!snib__list_empty(&s->bids)) {
+        struct sql_bid *b = SNIB__OF(s->bids.after, struct sql_bid, in_all);
+        snib__list_remove(&b->in_all);
+        free(b);
+    }
+    snib__table_free(&s->keys);
+}
