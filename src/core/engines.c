@@ -52,6 +52,13 @@ struct row {
               SNIB_TRAIT_TTL_PER_LOCK | SNIB_TRAIT_CROSS_HOST | SNIB_TRAIT_AT_ONCE |               \
               SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS
 
+#define MYSQL_ROW                                                                                  \
+    .module = "mysql", .package = "snib-engine-mysql",                                             \
+    .summary = "a MySQL or MariaDB server: GET_LOCK on connections that are leases",               \
+    .promise = "one holder while the server lives; after a restart, a quarantine",                 \
+    .traits = SNIB_TRAIT_FAIR | SNIB_TRAIT_LEASED | SNIB_TRAIT_CROSS_HOST | SNIB_TRAIT_AT_ONCE |   \
+              SNIB_TRAIT_BREAKS | SNIB_TRAIT_LISTS
+
 static const struct row rows[] = {
     {.scheme = "file", .built_in = &snib__engine_file},
     {.scheme = "redis", .built_in = &snib__engine_redis},
@@ -67,6 +74,8 @@ static const struct row rows[] = {
     {.scheme = "etcds", ETCD_ROW},
     {.scheme = "postgres", POSTGRES_ROW},
     {.scheme = "postgresql", POSTGRES_ROW},
+    {.scheme = "mysql", MYSQL_ROW},
+    {.scheme = "mariadb", MYSQL_ROW},
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])

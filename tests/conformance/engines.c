@@ -22,6 +22,7 @@
 #include "redis_group.h"
 #include "server.h"
 #include "server_etcd.h"
+#include "server_mariadb.h"
 #include "server_postgres.h"
 #include "server_zookeeper.h"
 #include "tls_link.h"
@@ -250,6 +251,21 @@ static void make_postgres_lease_place(char *url, size_t size, const char *server
     snprintf(url + used, size - used, "&mode=lease");
 }
 
+static void start_mysql(char *url, size_t size)
+{
+    /* No crash is tested, and many clients wait on connections of their own. */
+    static const char *const quick[] = {"--innodb-flush-log-at-trx-commit=0", NULL};
+    static struct server mariadb;
+    server_mariadb(&mariadb, quick);
+    snprintf(url, size, "mysql://open@127.0.0.1:%d/snib?quarantine=no", mariadb.port);
+}
+
+static void make_mysql_place(char *url, size_t size, const char *server)
+{
+    snprintf(url, size, "%s&prefix=c%d_%x", server, (int)getpid(),
+             (unsigned)(check_now_ns() / 1000));
+}
+
 #define LACKS_OF_PEERS                                                                             \
     (SNIB_TRAIT_FAIR | SNIB_TRAIT_SHARED | SNIB_TRAIT_COUNTED | SNIB_TRAIT_TOKEN_SPAN)
 
@@ -342,6 +358,11 @@ static const struct engine_row rows[] = {
      .lacks = SNIB_TRAIT_AT_ONCE,
      .start = start_postgres,
      .make_place = make_postgres_lease_place},
+    {.name = "mysql", /* each name has a row, written at each grant */
+     .scheme = "mysql",
+     .many = 2000,
+     .start = start_mysql,
+     .make_place = make_mysql_place},
 };
 
 static const struct engine_row *row_under_test(void)

@@ -61,7 +61,7 @@ void server_postgres_prepare(struct server *server, const char *name)
         server_argument(server, "%s", settings[i]);
     }
     server_user(server, NULL);
-    server_ready_line(server, "database system is ready to accept connections");
+    server_ready_line(server, "database system is ready to accept"); /* or read-only ones */
     server->stop_signal = SIGINT;
 }
 

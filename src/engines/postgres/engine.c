@@ -9,6 +9,7 @@
  *   engine.c     settings.c     the slots; what the URL and libpq's environment say
  *   examine.c                   how is it
  *   link.c       greeting.c     a connection by libpq; its first words
+ *   send.c                      what leaves by it
  *   statements.c errors.c       what is sent; what a refusal means
  */
 #include "engines/postgres/examine.h"

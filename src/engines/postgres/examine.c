@@ -38,7 +38,7 @@ static void find_rights(struct snib__query *query, bool there, bool create, cons
 {
     if (there && rights && strcmp(rights, "true") != 0) {
         find(query, SNIB_BAD, "rights", "the tables are there, and this user may not use them",
-             "see what `snib doctor --rights` prints, or ask their owner");
+             "see what `snib doctor --acl` prints, or ask their owner");
     } else if (there) {
         find(query, SNIB_GOOD, "rights", "the tables are there, and may be read and written", NULL);
     } else if (create) {
@@ -124,7 +124,7 @@ static void on_ended(struct snib__query *query, int step, enum sql_outcome outco
         find(query, SNIB_BAD, "server", r->reason, NULL);
         return;
     }
-    snprintf(text, sizeof text, "PostgreSQL %s, a primary that can be written to", k->version);
+    snprintf(text, sizeof text, "PostgreSQL %.39s, a primary that can be written to", k->version);
     find(query, SNIB_GOOD, "server", text, NULL);
     if (settings->pooled) {
         find(query, SNIB_WARNING, "pooler", "the URL says that a pooler pools whole sessions",
@@ -132,7 +132,7 @@ static void on_ended(struct snib__query *query, int step, enum sql_outcome outco
     } else {
         find(query, SNIB_GOOD, "pooler", "none in between: the session that answers is ours", NULL);
     }
-    snprintf(text, sizeof text, "a silent session is ended after %s", k->idle);
+    snprintf(text, sizeof text, "a silent session is ended after %.15s", k->idle);
     find(query, strcmp(k->idle, "0") == 0 ? SNIB_BAD : SNIB_GOOD, "idle timeout", text, NULL);
     find_rights(query, k->there, k->create, k->rights[0] ? k->rights : NULL);
     find_room(query, k->most, k->reserved, k->now);

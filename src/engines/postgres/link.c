@@ -8,8 +8,7 @@
  * stderr unless told not to. PQfinish says good-bye to the server, which in a forked child would
  * end the parent's session: there /dev/null goes over the descriptor first.
  *
- * An answer counts when its Sync is answered: then the transaction is committed. A statement is
- * prepared in front of its first use on a link, in the same flight.
+ * An answer counts when its Sync is answered: then the transaction is committed.
  *
  * Not done: PQcancel, which blocks; a wait that is not wanted any more goes with its link.
  */
@@ -17,7 +16,6 @@
 
 #include "engines/postgres/errors.h"
 #include "engines/postgres/settings.h"
-#include "engines/postgres/statements.h"
 #include "net/lookup.h"
 
 #include <arpa/inet.h>
@@ -28,8 +26,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-enum { TEXT_OID = 25 };
 
 static struct pg_settings *settings_of(const struct sql_link *link)
 {
@@ -43,33 +39,6 @@ static void ignore_notice(void *arg, const char *message)
 }
 
 /* ---- Loss ------------------------------------------------------------------------------- */
-
-static void end_all(struct sql_link *link)
-{
-    while (!snib__list_empty(&link->requests)) {
-        struct sql_request *r = SNIB__OF(link->requests.after, struct sql_request, place);
-        snib__list_remove(&r->place);
-        r->ended(r, r->away ? SQL_LOST : SQL_UNSENT);
-    }
-}
-
-void pg_lose(struct sql_link *link, int code, int sys, const char *why)
-{
-    struct pg_settings *s = settings_of(link);
-    struct pg_connection *c = link->connection;
-    if (link->doomed) {
-        return;
-    }
-    link->doomed = true;
-    link->code = code;
-    link->sys = sys;
-    snprintf(link->why, sizeof link->why, "%s", why);
-    if (c && c->state != PG_READY && s->host_count > 1) {
-        s->at = (s->at + 1) % s->host_count;
-    }
-    end_all(link);
-    link->upcalls->lost(link);
-}
 
 static void lose_connection(struct sql_link *link)
 {
@@ -201,55 +170,6 @@ static void step_connect(struct sql_link *link)
     }
 }
 
-/* ---- Sending ---------------------------------------------------------------------------- */
-
-static void flush(struct pg_connection *c)
-{
-    c->unwritten = PQflush(c->db) != 0; /* an error shows when it is read */
-}
-
-static void append(struct sql_link *link, struct sql_request *r)
-{
-    r->link = link;
-    snib__list_append(&link->requests, &r->place);
-    r->away = true;
-    r->sent = snib__now();
-    r->code = 0;
-    r->reason[0] = '\0';
-}
-
-static void send_request(struct sql_request *r)
-{
-    struct sql_link *link = r->link;
-    struct pg_connection *c = link->connection;
-    int number;
-    char name[32];
-    static const Oid types[SQL_PARAMETERS] = {TEXT_OID, TEXT_OID, TEXT_OID, TEXT_OID, TEXT_OID,
-                                              TEXT_OID, TEXT_OID, TEXT_OID, TEXT_OID, TEXT_OID};
-    const char *text = pg_statement(settings_of(link), r, &number);
-    append(link, r);
-    snprintf(name, sizeof name, "snib%d_%u", number, c->generation);
-    bool ok = true;
-    if (!(c->prepared & (UINT64_C(1) << number))) {
-        ok = PQsendPrepare(c->db, name, text, r->count, types) == 1;
-    }
-    ok = ok && PQsendQueryPrepared(c->db, name, r->count, r->parameters, NULL, NULL, 0) == 1 &&
-         PQpipelineSync(c->db) == 1;
-    if (ok) {
-        c->prepared |= UINT64_C(1) << number;
-    }
-    flush(c);
-}
-
-void pg_send_text(struct sql_link *link, struct sql_request *r, const char *text)
-{
-    struct pg_connection *c = link->connection;
-    append(link, r);
-    PQsendQueryParams(c->db, text, r->count, NULL, r->parameters, NULL, NULL, 0);
-    PQpipelineSync(c->db);
-    flush(c);
-}
-
 /* ---- Reading ---------------------------------------------------------------------------- */
 
 static void take_rows(struct sql_request *r, const PGresult *result)
@@ -317,7 +237,7 @@ static void step_results(struct sql_link *link)
     bool good = PQconsumeInput(c->db) == 1;
     c->quiet = false;
     if (c->unwritten) {
-        flush(c);
+        pg_flush(c);
     }
     while (!link->doomed && !snib__list_empty(&link->requests) && !PQisBusy(c->db)) {
         PGresult *result = PQgetResult(c->db);
@@ -417,7 +337,7 @@ static void make_key(const struct sql_link *link, const char *name, char *out)
 
 const struct sql_driver pg_driver = {
     .open = open_link,
-    .send = send_request,
+    .send = pg_send,
     .poll = poll_link,
     .step = step,
     .keep_time = keep_time,

@@ -33,8 +33,12 @@ struct pg_connection {
 /* greeting.c: what is asked first. `row` and `ended` call it; it ends in PG_READY or in a loss. */
 void pg_greet(struct sql_link *);
 
-/* For the greeting: one text, not prepared. */
+/* send.c. For the greeting: one text, not prepared. */
 void pg_send_text(struct sql_link *, struct sql_request *, const char *text);
+void pg_send(struct sql_request *);
+void pg_flush(struct pg_connection *); /* what libpq has kept */
+
+/* It is over: ends its requests, and says so. */
 void pg_lose(struct sql_link *, int code, int sys, const char *why);
 
 #endif

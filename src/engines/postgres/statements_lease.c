@@ -77,7 +77,7 @@
              "IF (w.mode = 2) <> (m = 2) OR w.permits <> p THEN what := 'kinds'; RETURN; "         \
              "END IF; "                                                                            \
              "ahead := ahead + 1; stop := stop OR m = 0 OR w.mode = 0; "                           \
-             "EXIT WHEN ahead > 20 OR stop AND mine.state = 0; END LOOP; "                         \
+             "EXIT WHEN ahead > 20; END LOOP; "                                                    \
              "fits := CASE m WHEN 0 THEN held = 0 WHEN 1 THEN NOT h.alone ELSE held + "            \
              "ahead < p END; "                                                                     \
              "IF fits AND NOT (stop AND m <> 2) AND swept <= 50 THEN "                             \

@@ -6,7 +6,6 @@
 
 /* The slots, with mode=session. */
 void sql_session_attempt(struct snib__claim *);
-void sql_session_renew(struct snib__claim *const claims[], size_t n);
 void sql_session_release(struct snib__claim *);
 
 extern const struct sql_strand_upcalls sql_session_upcalls;

@@ -29,23 +29,13 @@
 
 #include "base/hash.h"
 #include "engines/sql/bid.h"
+#include "engines/sql/renewals.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES_MOST = 8, BATCH = 200, SOON_MS = 20 };
-
-/* Renewals under way. */
-struct sql_renewal {
-    struct sql_request request;
-    struct snib__list place;
-    int64_t due_ns;
-    bool kept; /* until there is a link */
-    size_t count;
-    struct sql_bid *bids[BATCH];
-    char keys[BATCH * 22], owners[BATCH * 33], ttls[BATCH * 21];
-};
+enum { TRIES_MOST = 8, SOON_MS = 20, SECOND_MS = 1000 };
 
 static void begin(struct sql_bid *);
 static void row_of(struct sql_request *, const char *const columns[SQL_COLUMNS]);
@@ -100,9 +90,7 @@ static void rest(struct sql_bid *b)
     if (b->undoing) {
         b->sql->session->undoing--;
     }
-    if (b->renewal) {
-        b->renewal->bids[b->renewal_at] = NULL;
-    }
+    sql_renewals_forget(b);
     snib__table_remove(&b->sql->keys, &b->entry);
     snib__list_remove(&b->in_owing);
     snib__list_remove(&b->in_all);
@@ -141,7 +129,6 @@ static void ask(struct sql_bid *b, struct sql_strand *strand, enum sql_statement
 /* ---- Enlisting -------------------------------------------------------------------------- */
 
 static void enlist(struct sql_strand *);
-static void send_kept(struct sql_strand *);
 
 static void serve_wanting(struct sql *s)
 {
@@ -194,7 +181,7 @@ static void on_enlisted(struct sql_request *r, enum sql_outcome outcome)
     }
     if (outcome == SQL_ANSWERED && !made) {
         strand->enlisted = true;
-        send_kept(strand);
+        sql_renewals_send(strand);
         serve_wanting(strand->sql);
     } else if (outcome == SQL_ANSWERED || outcome == SQL_AGAIN) {
         enlist(strand);
@@ -285,11 +272,17 @@ static void row_of(struct sql_request *r, const char *const columns[SQL_COLUMNS]
     }
 }
 
-/* In line: the first looks when the holder's lease is over, the others now and then. */
+/* In line: the first looks when the holder's lease is over, the others now and then; the second
+ * more often, since the first may have died just before it was rung. */
 static void stand(struct sql_bid *b)
 {
     int64_t span = b->asked_ms / 3;
-    if (b->place <= 1 && b->left_ms + 2 < span) {
+    if (b->place <= 2 && span > SECOND_MS) {
+        span = SECOND_MS;
+    }
+    if (b->place <= 2 && !b->holder[0]) {
+        span = SOON_MS; /* it is free, and somebody else's turn */
+    } else if (b->place <= 1 && b->left_ms + 2 < span) {
         span = b->left_ms > 0 ? b->left_ms + 2 : SOON_MS;
     }
     b->look_ns = snib__now().boot_ns + snib__jitter(span) * SNIB__MS;
@@ -405,163 +398,10 @@ static void ended(struct sql_request *r, enum sql_outcome outcome)
 
 /* ---- Renew ------------------------------------------------------------------------------ */
 
-static void answer_renewal(struct sql_bid *b, const struct snib__result *result)
-{
-    bool owed = b->owes_renewal;
-    b->owes_renewal = false;
-    if (!b->claim || b->leaving) {
-        return;
-    }
-    if (owed) {
-        snib__answer(b->claim, SNIB__RENEW, result);
-    } else if (result->status == SNIB__LOST) {
-        snib__report(b->claim, SNIB_LOST, result->reason);
-    }
-}
-
-static void on_renewal_row(struct sql_request *r, const char *const columns[SQL_COLUMNS])
-{
-    struct sql_renewal *renewal = SNIB__OF(r, struct sql_renewal, request);
-    for (size_t i = 0; columns[0] && columns[1] && i < renewal->count; i++) {
-        struct sql_bid *b = renewal->bids[i];
-        char why[200] = "its lease was over";
-        if (!b || strcmp(b->owner, columns[0]) != 0) {
-            continue;
-        }
-        if (strcmp(columns[1], "broken") == 0) {
-            snprintf(why, sizeof why, "broken by %.150s", columns[3] ? columns[3] : "somebody");
-        }
-        struct snib__result result = {.status = SNIB__LOST, .reason = why};
-        if (strcmp(columns[1], "held") == 0) {
-            result = (struct snib__result){.status = SNIB__HELD,
-                                           .token = columns[2] ? strtoull(columns[2], NULL, 10) : 0,
-                                           .since = r->sent,
-                                           .lease_ms = b->asked_ms};
-        }
-        b->renewal = NULL;
-        renewal->bids[i] = NULL;
-        answer_renewal(b, &result);
-        return;
-    }
-}
-
-/* Those that were not spoken of. */
-static void leave_unknown(struct sql_renewal *renewal, const char *why, bool detach)
-{
-    struct snib__result unknown = {.status = SNIB__UNKNOWN, .reason = why};
-    for (size_t i = 0; i < renewal->count; i++) {
-        struct sql_bid *b = renewal->bids[i];
-        if (b && detach) {
-            renewal->bids[i] = NULL;
-            b->renewal = NULL;
-        }
-        if (b && b->owes_renewal) {
-            answer_renewal(b, &unknown);
-        }
-    }
-}
-
-static void on_renewed(struct sql_request *r, enum sql_outcome outcome)
-{
-    struct sql_renewal *renewal = SNIB__OF(r, struct sql_renewal, request);
-    bool absent = outcome == SQL_ABSENT;
-    for (size_t i = 0; absent && i < renewal->count; i++) {
-        struct snib__result lost = {.status = SNIB__LOST, .reason = "its table is gone"};
-        struct sql_bid *b = renewal->bids[i];
-        if (b) {
-            b->renewal = NULL;
-            renewal->bids[i] = NULL;
-            answer_renewal(b, &lost);
-        }
-    }
-    leave_unknown(renewal, r->reason[0] ? r->reason : "no answer", true);
-    snib__list_remove(&renewal->place);
-    free(renewal);
-}
-
-static struct sql_renewal *renewal_new(struct sql *s)
-{
-    struct sql_renewal *renewal = calloc(1, sizeof *renewal);
-    if (renewal) {
-        renewal->due_ns = snib__now().boot_ns + s->session->timeout_ms * SNIB__MS;
-        snib__list_append(&s->renewals, &renewal->place);
-    }
-    return renewal;
-}
-
-/* `strand` NULL: as soon as there is one. */
-static void send_renewal(struct sql *s, struct sql_renewal *renewal, struct sql_strand *strand)
-{
-    renewal->kept = !strand;
-    if (strand) {
-        renewal->request = (struct sql_request){
-            .statement = SQL_RENEW,
-            .link = &strand->link,
-            .count = 4,
-            .row = on_renewal_row,
-            .ended = on_renewed,
-            .parameters = {strand->number, renewal->keys, renewal->owners, renewal->ttls}};
-        s->driver->send(&renewal->request);
-    }
-}
-
-static void send_kept(struct sql_strand *strand)
-{
-    struct sql *s = strand->sql;
-    for (struct snib__list *l = s->renewals.after; l != &s->renewals; l = l->after) {
-        struct sql_renewal *renewal = SNIB__OF(l, struct sql_renewal, place);
-        if (renewal->kept) {
-            send_renewal(s, renewal, strand);
-        }
-    }
-}
-
-static void add(struct sql_renewal *renewal, struct sql_bid *b)
-{
-    const char *comma = renewal->count ? "," : "";
-    size_t keys = strlen(renewal->keys), owners = strlen(renewal->owners);
-    size_t ttls = strlen(renewal->ttls);
-    b->asked_ms = b->claim->ttl_ms;
-    snprintf(renewal->keys + keys, sizeof renewal->keys - keys, "%s%s", comma, b->key);
-    snprintf(renewal->owners + owners, sizeof renewal->owners - owners, "%s%s", comma, b->owner);
-    snprintf(renewal->ttls + ttls, sizeof renewal->ttls - ttls, "%s%lld", comma,
-             (long long)b->asked_ms);
-    b->renewal = renewal;
-    b->renewal_at = renewal->count;
-    renewal->bids[renewal->count++] = b;
-}
-
 void sql_lease_renew(struct snib__claim *const claims[], size_t n)
 {
     struct sql *s = sql_of(claims[0]->session);
-    struct sql_strand *strand = enlisted(s);
-    struct sql_renewal *renewal = NULL;
-    for (size_t i = 0; i < n; i++) {
-        struct sql_bid *b = ((struct sql_ticket *)claims[i]->state)->bid;
-        struct snib__result result = {.status = SNIB__UNKNOWN, .reason = "out of memory"};
-        if (!b || b->phase != SQL_HOLDING) {
-            result = (struct snib__result){.status = SNIB__LOST, .reason = "it was not held"};
-            snib__answer(claims[i], SNIB__RENEW, &result);
-            continue;
-        }
-        b->owes_renewal = true;
-        if (b->renewal) {
-            continue; /* its answer will do */
-        }
-        renewal = renewal ? renewal : renewal_new(s);
-        if (!renewal) {
-            answer_renewal(b, &result);
-            continue;
-        }
-        add(renewal, b);
-        if (renewal->count == BATCH) {
-            send_renewal(s, renewal, strand);
-            renewal = NULL;
-        }
-    }
-    if (renewal) {
-        send_renewal(s, renewal, strand);
-    }
+    sql_renewals_start(s, enlisted(s), claims, n);
 }
 
 /* ---- Release ---------------------------------------------------------------------------- */
@@ -595,12 +435,7 @@ void sql_lease_release(struct snib__claim *claim)
 /* Does anybody want a link? */
 static bool is_wanted(const struct sql *s)
 {
-    for (struct snib__list *l = s->renewals.after; l != &s->renewals; l = l->after) {
-        if (SNIB__OF(l, struct sql_renewal, place)->kept) {
-            return true;
-        }
-    }
-    return !snib__list_empty(&s->wanting);
+    return sql_renewals_kept(s) || !snib__list_empty(&s->wanting);
 }
 
 static void on_opened(struct sql_strand *strand)
@@ -630,7 +465,6 @@ static void on_rung(struct sql_strand *strand, const char *key)
 {
     struct sql *s = strand->sql;
     struct snib__entry *e = snib__table_first(&s->keys, snib__hash_text(key));
-    struct sql_renewal *renewal = NULL;
     for (; e; e = snib__entry_next(e)) {
         struct sql_bid *b = SNIB__OF(e, struct sql_bid, entry);
         if (strcmp(b->key, key) != 0) {
@@ -638,15 +472,9 @@ static void on_rung(struct sql_strand *strand, const char *key)
         }
         if (b->phase == SQL_WAITING) {
             begin(b);
-        } else if (b->phase == SQL_HOLDING && !b->renewal && strand->enlisted) {
-            renewal = renewal ? renewal : renewal_new(s);
-            if (renewal && renewal->count < BATCH) {
-                add(renewal, b);
-            }
+        } else if (b->phase == SQL_HOLDING && strand->enlisted) {
+            sql_renewals_look(strand, b);
         }
-    }
-    if (renewal) {
-        send_renewal(s, renewal, strand);
     }
 }
 
@@ -705,30 +533,10 @@ int64_t sql_leases_keep_time(struct sql *s, int64_t now_ns)
             next = b->look_ns < next ? b->look_ns : next;
         }
     }
-    for (struct snib__list *l = s->renewals.after, *after; l != &s->renewals; l = after) {
-        struct sql_renewal *renewal = SNIB__OF(l, struct sql_renewal, place);
-        after = l->after;
-        if (renewal->due_ns <= now_ns) {
-            leave_unknown(renewal, s->why[0] ? s->why : "no answer in time", renewal->kept);
-            if (renewal->kept) {
-                snib__list_remove(&renewal->place);
-                free(renewal);
-            }
-        } else {
-            next = renewal->due_ns < next ? renewal->due_ns : next;
-        }
-    }
+    int64_t renewals = sql_renewals_keep_time(s, now_ns);
+    next = renewals < next ? renewals : next;
     if (is_wanted(s)) {
         enlisted(s); /* after a pause */
     }
     return next;
-}
-
-void sql_leases_close(struct sql *s)
-{
-    while (!snib__list_empty(&s->renewals)) {
-        struct sql_renewal *renewal = SNIB__OF(s->renewals.after, struct sql_renewal, place);
-        snib__list_remove(&renewal->place);
-        free(renewal);
-    }
 }

@@ -11,6 +11,5 @@ void sql_lease_release(struct snib__claim *);
 
 extern const struct sql_strand_upcalls sql_lease_upcalls;
 int64_t sql_leases_keep_time(struct sql *, int64_t now_ns);
-void sql_leases_close(struct sql *);
 
 #endif

@@ -10,7 +10,9 @@
 #include "engines/sql/bid.h"
 #include "engines/sql/bids.h"
 #include "engines/sql/leases.h"
+#include "engines/sql/proofs.h"
 #include "engines/sql/queries.h"
+#include "engines/sql/renewals.h"
 #include "engines/sql/strands.h"
 
 #include <stdlib.h>
@@ -42,7 +44,7 @@ void sql_close(struct sql *s)
     sql_queries_close(s);
     drop_requests(s);
     sql_strands_close(s, snib__forked(s->session));
-    sql_leases_close(s);
+    sql_renewals_close(s);
     sql_bids_close(s);
 }
 
