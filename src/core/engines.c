@@ -24,6 +24,7 @@
 
 extern const struct snib__engine snib__engine_file;
 extern const struct snib__engine snib__engine_redis;
+extern const struct snib__engine snib__engine_redlock;
 extern const struct snib__engine snib__engine_zookeeper;
 
 struct row {
@@ -48,6 +49,8 @@ static const struct row rows[] = {
     {.scheme = "redis", .built_in = &snib__engine_redis},
     {.scheme = "rediss", .built_in = &snib__engine_redis},
     {.scheme = "unix", .built_in = &snib__engine_redis},
+    {.scheme = "redlock", .built_in = &snib__engine_redlock},
+    {.scheme = "redlocks", .built_in = &snib__engine_redlock},
     {.scheme = "zookeeper", .built_in = &snib__engine_zookeeper},
     {.scheme = "zookeepers", .built_in = &snib__engine_zookeeper},
     {.scheme = "etcd", ETCD_ROW},
@@ -165,7 +168,6 @@ static bool module_of(char *out, size_t size, const char *scheme)
 static const char *const not_yet[][2] = {
     {"redis+sentinel", "Redis Sentinel is not there yet: name the master itself, redis://HOST"},
     {"redis+cluster", "Redis Cluster is not there yet"},
-    {"redlock", "Redlock is not there yet"},
     {"mysql", "MySQL is not there yet"},
     {"postgres", "PostgreSQL is not there yet"},
 };

@@ -290,7 +290,7 @@ TEST(help_of_a_command_is_that_commands_help)
 
 TEST(schemes_that_are_not_there_yet_say_what_to_do)
 {
-    const struct capture *said = capture("status", "-U", "redlock://h", "x");
+    const struct capture *said = capture("status", "-U", "redis+cluster://h", "x");
     CHECK_INT(said->status, ==, 69);
     CHECK(strstr(said->err, "not there yet") != NULL);
     said = capture("status", "-U", "redsi://h", "x");
