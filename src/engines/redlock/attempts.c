@@ -284,6 +284,19 @@ static bool persists(struct snib__redlock *r, struct snib__redlock_bid *b)
     return true;
 }
 
+/* Whether two of them are one is known when all have said who they are; in the first round of a
+ * client they are waited for. */
+static bool all_met(const struct snib__redlock *r, const struct snib__redlock_bid *b)
+{
+    for (unsigned i = 0; i < r->count; i++) {
+        if (b->round.seats[i].state == SNIB__SEAT_ASKED && !r->servers[i].silent &&
+            !r->servers[i].node.greeting.done && r->servers[i].node.greetings <= 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void consider(struct snib__redlock *r, struct snib__redlock_bid *b)
 {
     if (b->phase == SNIB__REDLOCK_AGREEING) {
@@ -308,7 +321,9 @@ static void consider(struct snib__redlock *r, struct snib__redlock_bid *b)
     }
     switch (b->lead < r->count ? SNIB__DENIED : snib__round_verdict(&b->round)) {
     case SNIB__GRANTED:
-        settle_token(r, b);
+        if (all_met(r, b)) {
+            settle_token(r, b);
+        }
         break;
     case SNIB__PENDING:
         break;
@@ -446,6 +461,10 @@ void snib__redlock_on_attempt(struct snib__server *s, struct snib__redlock_bid *
         }
     } else if (yes && (!held || (snib__server_votes(s) && !snib__server_twin(s) && !jumped))) {
         on_yes(s, b, call, a);
+        if (held) {
+            char note[200];
+            (void)snib__node_held(&s->node, note); /* its run is worth remembering */
+        }
         if (held && a->token != b->token && fenced(s->session)) { /* for those who look */
             (void)snib__redlock_ask_agree(s, b, NULL);
             snib__node_flush(&s->node);
@@ -521,7 +540,9 @@ void snib__redlock_told(struct snib__redlock *r, struct snib__redlock_bid *b,
 
 void snib__redlock_attempt_late(struct snib__redlock *r, struct snib__redlock_bid *b)
 {
-    bool extends = !b->extended && b->lead == r->count;
+    bool lacks =
+        b->phase == SNIB__REDLOCK_AGREEING || snib__round_verdict(&b->round) != SNIB__GRANTED;
+    bool extends = !b->extended && b->lead == r->count && lacks;
     bool alone = b->round.seats[b->first].state == SNIB__SEAT_HAS ||
                  snib__round_count(&b->round, SNIB__SEAT_BUSY) == 0;
     b->due_ns = SNIB__NEVER;
@@ -534,10 +555,10 @@ void snib__redlock_attempt_late(struct snib__redlock *r, struct snib__redlock_bi
             seat->declines = agrees && !extends;
         }
     }
-    if (extends) { /* without them there is nothing to be had; if others want it, not for long */
+    if (extends) { /* without them there is nothing to be had */
         b->extended = true;
-        b->due_ns =
-            alone ? snib__redlock_long_due_ns(r) : snib__later(snib__now().boot_ns, GONE_NS);
+        b->due_ns = alone && !b->claim->may_queue ? snib__redlock_long_due_ns(r)
+                                                  : snib__later(snib__now().boot_ns, GONE_NS);
         return;
     }
     snib__round_late(&b->round);

@@ -13,12 +13,14 @@
 #include "engines/redlock/debts.h"
 
 #include "engines/redis/errors.h"
+#include "engines/redlock/servers.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define PAUSE_FIRST_MS 50
 #define PAUSE_MOST_MS 1000
+#define GONE_NS (500 * SNIB__MS)
 
 struct snib__redlock_debt {
     struct snib__list in_session;
@@ -35,6 +37,11 @@ struct snib__redlock_debt {
     struct snib__redlock_bid *bid;
     snib__redlock_freed *freed;
 };
+
+static bool is_waited_for(const struct snib__redlock_debt *d)
+{
+    return !snib__server_is_gone(d->server, GONE_NS);
+}
 
 static void count(struct snib__redlock_debt *d, bool counted)
 {
@@ -62,7 +69,7 @@ static void postpone(struct snib__redlock_debt *d)
     d->pause_ms = d->pause_ms < PAUSE_MOST_MS ? d->pause_ms : PAUSE_MOST_MS;
     d->retry_ns = snib__now().boot_ns + snib__jitter(d->pause_ms * SNIB__MS);
     move(d, &d->server->session->owing);
-    count(d, !d->server->silent);
+    count(d, is_waited_for(d));
 }
 
 static void ask(struct snib__redlock_debt *d)
@@ -99,7 +106,7 @@ struct snib__redlock_debt *snib__redlock_owe(struct snib__server *s, const char 
     snib__list_append(&s->session->debts, &d->in_session);
     ask(d);
     snib__node_flush(&s->node);
-    count(d, !s->silent && !snib__node_clear(&s->node)); /* what has left needs nobody */
+    count(d, is_waited_for(d));
     return d;
 }
 
@@ -164,7 +171,7 @@ void snib__redlock_debt_lost(struct snib__redis_call *call, enum snib__loss how)
     if (at_once && d->pause_ms == 0) {
         d->pause_ms = 1; /* once more, on the next connection */
         ask(d);
-        count(d, !d->server->silent);
+        count(d, is_waited_for(d));
         return;
     }
     tell(d, true, SNIB__ANSWER_NONE);
@@ -178,7 +185,7 @@ int64_t snib__redlock_debts_keep_time(struct snib__redlock *r, int64_t now_ns)
     for (struct snib__list *l = r->owing.after; l != &r->owing; l = after) {
         struct snib__redlock_debt *d = SNIB__OF(l, struct snib__redlock_debt, in_session);
         after = l->after;
-        count(d, !d->server->silent);
+        count(d, is_waited_for(d));
         if (now_ns >= d->until_ns) {
             forget(d);
             continue;
