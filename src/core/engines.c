@@ -25,6 +25,7 @@
 extern const struct snib__engine snib__engine_file;
 extern const struct snib__engine snib__engine_redis;
 extern const struct snib__engine snib__engine_redis_cluster;
+extern const struct snib__engine snib__engine_redlock;
 extern const struct snib__engine snib__engine_zookeeper;
 
 struct row {
@@ -68,6 +69,8 @@ static const struct row rows[] = {
     {.scheme = "unix", .built_in = &snib__engine_redis},
     {.scheme = "redis+cluster", .built_in = &snib__engine_redis_cluster},
     {.scheme = "rediss+cluster", .built_in = &snib__engine_redis_cluster},
+    {.scheme = "redlock", .built_in = &snib__engine_redlock},
+    {.scheme = "redlocks", .built_in = &snib__engine_redlock},
     {.scheme = "zookeeper", .built_in = &snib__engine_zookeeper},
     {.scheme = "zookeepers", .built_in = &snib__engine_zookeeper},
     {.scheme = "etcd", ETCD_ROW},
@@ -185,21 +188,9 @@ static bool module_of(char *out, size_t size, const char *scheme)
 
 /* ---- Finding one ------------------------------------------------------------------------ */
 
-/* Schemes that people try, and what to do instead as long as they are not there. */
-static const char *const not_yet[][2] = {
-    {"redlock", "Redlock is not there yet"},
-    {"mysql", "MySQL is not there yet"},
-    {"postgres", "PostgreSQL is not there yet"},
-};
-
 static int unknown(const char *scheme, snib_error *err)
 {
-    for (size_t i = 0; i < sizeof not_yet / sizeof not_yet[0]; i++) {
-        if (strcmp(not_yet[i][0], scheme) == 0) {
-            return snib__fail(err, SNIB_ENOTSUP, 0, "%s: %s", scheme, not_yet[i][1]);
-        }
-    }
-    char known[256] = "";
+    char known[400] = "";
     const char *nearest = NULL;
     size_t distance = 3;
     for (size_t i = 0; i < ROWS; i++) {

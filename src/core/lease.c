@@ -250,8 +250,10 @@ static bool extend(struct snib__hold *h, const struct snib__result *result)
 static void go_on(struct snib__hold *h, const struct snib__result *result, struct snib__instant now,
                   bool by_hand)
 {
-    bool good = !snib__silent_too_long(h, now) && !snib__max_hold_near(h, now);
-    if (h->stage == SNIB__STAGE_DOUBTFUL && good) {
+    bool good = !snib__silent_too_long(h, now) && !snib__max_hold_near(h, now) && !result->code;
+    if (result->code) {
+        snib__lease_doubt(h, result->reason ? result->reason : "the engine doubts it");
+    } else if (h->stage == SNIB__STAGE_DOUBTFUL && good) {
         h->client->stats.renewals_late++;
         snib__hold_move(h, SNIB__STAGE_HELD);
         tell_all(h, by_hand ? "renewed by hand" : "the engine answers again");

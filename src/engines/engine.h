@@ -177,7 +177,8 @@ struct snib__claim {
      * ask this one; it may become true while held, and then a renewal follows at once. When the
      * lock is lost it becomes false: an engine that renews by itself keeps nothing alive. */
     bool listens;
-    /* Random, never shown; zero if engine->nameless. What is derived from it and does not give it
+    /* Random, never shown; zero if engine->nameless. An engine that starts over inside of a claim,
+     * because it gave back what it had, draws another one here. What is derived from it and does not give it
      * away (a hash, the name of a node) may be shown. */
     unsigned char owner[16];
     void *state; /* engine->claim_size bytes, zeroed before the first attempt */
@@ -295,7 +296,8 @@ struct snib__result {
 
     /* FAILED, UNKNOWN: why; with HELD: what the holder may want to know. FAILED with EUNREACH means
      * that the service cannot be reached: who was in contact before tries again. */
-    int code; /* FAILED, BUSY, QUEUED: enum snib_code */
+    int code; /* FAILED, BUSY, QUEUED: enum snib_code; HELD, to a renewal: not 0, it is kept and yet
+               * in doubt, because of `reason` */
     int sys;
     const char *reason; /* borrowed */
 

@@ -288,12 +288,9 @@ TEST(help_of_a_command_is_that_commands_help)
     CHECK_INT(capture("help", "stauts")->status, ==, 64);
 }
 
-TEST(schemes_that_are_not_there_yet_say_what_to_do)
+TEST(schemes_and_settings_that_are_not_there_say_what_to_do)
 {
-    const struct capture *said = capture("status", "-U", "redlock://h", "x");
-    CHECK_INT(said->status, ==, 69);
-    CHECK(strstr(said->err, "not there yet") != NULL);
-    said = capture("status", "-U", "redsi://h", "x");
+    const struct capture *said = capture("status", "-U", "redsi://h", "x");
     CHECK_INT(said->status, ==, 64);
     CHECK(strstr(said->err, "did you mean 'redis:'?") != NULL);
     said = capture("run", "--ttl", "5m", "x", "--", "true");

@@ -86,6 +86,19 @@ static void start_redis_cluster(char *url, size_t size)
     redis_cluster_url(&cluster, url, size, "");
 }
 
+/* Five servers of their own. */
+static void start_redlock(char *url, size_t size)
+{
+    static struct server servers[5];
+    size_t used = (size_t)snprintf(url, size, "redlock://");
+    for (int i = 0; i < 5; i++) {
+        server_redis(&servers[i], NULL);
+        used += (size_t)snprintf(url + used, size - used, "%s127.0.0.1:%d", i ? "," : "",
+                                 servers[i].port);
+    }
+    snprintf(url + used, size - used, "?quarantine=no");
+}
+
 /* A name for a place that no other case has, now or earlier. */
 static const char *unique(void)
 {
@@ -97,6 +110,11 @@ static const char *unique(void)
 static void make_redis_place(char *url, size_t size, const char *server)
 {
     snprintf(url, size, "%s&prefix=%s", server, unique());
+}
+
+static void make_redlock_place(char *url, size_t size, const char *server)
+{
+    snprintf(url, size, "%s&prefix=%s:", server, unique());
 }
 
 static void make_redis_plain_place(char *url, size_t size, const char *server)
@@ -272,6 +290,11 @@ static void make_mysql_place(char *url, size_t size, const char *server)
 static const struct engine_row rows[] = {
     {.name = "file", .scheme = "file", .make_place = make_file_place},
     {.name = "redis", .scheme = "redis", .start = start_redis, .make_place = make_redis_place},
+    {.name = "redlock", /* five times what one server does */
+     .scheme = "redlock",
+     .many = 2000,
+     .start = start_redlock,
+     .make_place = make_redlock_place},
     {.name = "redis-acl",
      .scheme = "redis",
      .start = start_redis,

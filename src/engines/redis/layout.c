@@ -65,6 +65,7 @@ const struct snib__layout snib__layouts[SNIB__LAYOUTS] = {
             .renew = snib__plain_renew,
             .release = snib__plain_release,
             .evict = snib__plain_evict,
+            .agree = snib__plain_agree,
             .answer = snib__native_answer, /* the same words */
             .grant = snib__native_grant,
             .refuses = snib__plain_refuses,

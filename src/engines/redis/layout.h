@@ -35,8 +35,12 @@ struct snib__wish {
     /* Release: until when an attempt may still arrive, by the server's clock; 0: none can, -1: not
      * known. */
     int64_t loose_ms;
-    uint64_t token; /* evict: whose, */
-    bool force;     /* and whether it is taken away or asked for; `who` asks */
+    uint64_t token; /* evict: whose; agree: which one all servers are to have */
+    bool force;     /* evict: is it taken away, or asked for; `who` asks */
+    /* Attempt, at one server of several: the least token; and it is the one, because the lease goes
+     * on elsewhere. 0: there is one server. */
+    uint64_t least_token;
+    bool goes_on;
 };
 
 enum snib__answer_word {
@@ -103,7 +107,7 @@ struct snib__probe {
 
 struct snib__plan; /* how it is done without scripts: plan.h */
 
-/* One row of the table. No slot is optional, but for `plan`. */
+/* One row of the table. No slot is optional, but for `plan` and `agree`. */
 struct snib__layout {
     const char *name;
     const char *prefix; /* unless the URL names one */
@@ -124,7 +128,9 @@ struct snib__layout {
     void (*renew)(struct snib__command *, const struct snib__wish *);
     void (*release)(struct snib__command *, const struct snib__wish *);
     void (*evict)(struct snib__command *, const struct snib__wish *);
-    /* The answer to any of the four; false: it is none. */
+    /* One server of several: all are to have the same token. NULL: that cannot be. */
+    void (*agree)(struct snib__command *, const struct snib__wish *);
+    /* The answer to any of them; false: it is none. */
     bool (*answer)(struct snib__layout_answer *, const struct snib__reply *);
     /* A message; false: it is no grant. */
     bool (*grant)(struct snib__layout_grant *, const char *prefix, const char *message,

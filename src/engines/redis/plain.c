@@ -81,6 +81,21 @@ void snib__plain_attempt(struct snib__command *c, const struct snib__wish *wish)
     snib__command_number(c, wish->not_after_ms);
     add_id(c, wish);
     snib__command_format(c, "%.180s %s", wish->who, wish->label);
+    if (wish->least_token) {
+        snib__command_number(c, (int64_t)wish->least_token);
+    }
+    if (wish->least_token && wish->goes_on) {
+        snib__command_text(c, "1");
+    }
+}
+
+void snib__plain_agree(struct snib__command *c, const struct snib__wish *wish)
+{
+    begin(c, &snib__plain_agree_script, wish);
+    char *to = snib__pack(snib__command_room(c, 12), wish->token, 8);
+    (void)snib__pack(to, (uint64_t)wish->retention_ms, 4);
+    snib__command_made(c, 12);
+    add_id(c, wish);
 }
 
 void snib__plain_renew(struct snib__command *c, const struct snib__wish *wish)

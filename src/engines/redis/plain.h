@@ -16,6 +16,7 @@ void snib__plain_attempt(struct snib__command *, const struct snib__wish *);
 void snib__plain_renew(struct snib__command *, const struct snib__wish *);
 void snib__plain_release(struct snib__command *, const struct snib__wish *);
 void snib__plain_evict(struct snib__command *, const struct snib__wish *);
+void snib__plain_agree(struct snib__command *, const struct snib__wish *);
 
 /* plain_names.c: keys, channels and names */
 extern const struct snib__probe snib__plain_probes[];

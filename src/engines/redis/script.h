@@ -22,6 +22,7 @@ extern const struct snib__script snib__plain_attempt_script;
 extern const struct snib__script snib__plain_renew_script;
 extern const struct snib__script snib__plain_release_script;
 extern const struct snib__script snib__plain_evict_script;
+extern const struct snib__script snib__plain_agree_script;
 
 /* scripts/redisson/ */
 extern const struct snib__script snib__redisson_attempt_script;

@@ -4,6 +4,8 @@
 -- KEYS[1] the lock, a string   KEYS[2] its fence
 -- ARGV[1] TTL   ARGV[2] TTL and RETENTION   ARGV[3] NOT-AFTER, 0: none; as text, which SET takes as it is
 -- ARGV[4] the owner id   ARGV[5] who and label
+-- ARGV[6] is there at one server of several: the least token, unless it is a second ahead of our clock.
+-- ARGV[7] too: it is the token of a lease that goes on at the others
 --
 -- H token left span now | B more place token left now info | L now | D now
 
@@ -21,11 +23,16 @@ if not v then
         return struct.pack('<BI8', 68, now) -- a release for this id has overtaken us
     end
     local token = last < us and us or last + 1
+    local least = (ARGV[6] or 0) + 0
+    if ARGV[7] or (token < least and least < us + 1000000) then
+        token = least
+    end
     if not call('SET', key, string.format('snib:%s:%d %s', id, token, ARGV[5]), 'NX', 'PX',
             ARGV[1]) then
         return redis.error_reply('WRONGTYPE the key is no string') -- MGET does not tell
     end
-    call('SET', fence, struct.pack('<BI8c34c34B', 1, token, freed, none, 0) .. dead, 'PX', ARGV[2])
+    last = last < token and token or last
+    call('SET', fence, struct.pack('<BI8c34c34B', 1, last, freed, none, 0) .. dead, 'PX', ARGV[2])
     return struct.pack('<BI8I4I4I8', 72, token, ARGV[1], 1, now)
 end
 
