@@ -5,8 +5,10 @@
  */
 #include "redis_cluster.h"
 
+#include "clock_shim.h"
 #include "engines/redis/slots.h"
 #include "redis_world.h"
+#include "tls_link.h"
 
 #include <poll.h>
 
@@ -556,4 +558,57 @@ TEST_LIMIT(doctor_tells_of_the_cluster_and_what_a_failover_can_lose, 60)
     must_say(&f, "no answer from");
     CHECK_INT(f.bad, >=, 1);
     snib_close(client);
+}
+
+static struct clock_shim clock_of_first;
+
+static void shift_first(struct server *server, int member)
+{
+    if (member == 0) {
+        clock_shim_use(&clock_of_first, server);
+    }
+}
+
+TEST_LIMIT(safety_31_doctor_tells_of_masters_whose_clocks_differ, 60)
+{
+    struct findings f;
+    clock_shim_open(&clock_of_first);
+    cluster.prepare = shift_first;
+    begin("");
+    clock_shim_wall(&clock_of_first, 20000);
+    snib *client = client_of(the_url());
+    examine(client, &f);
+    must_say(&f, "is 20.0 s ahead of");
+    CHECK_INT(f.bad, >=, 1);
+    snib_close(client);
+}
+
+/* ---- TLS -------------------------------------------------------------------------------- */
+
+TEST(a_cluster_is_had_by_tls)
+{
+    struct server redis;
+    char port[12], file[256], authority[256], url[600], answer[64];
+    server_init(&redis, "rediss");
+    snprintf(port, sizeof port, "%d", redis.ports[1]);
+    snprintf(file, sizeof file, "%s", tls_file("good.pem"));
+    snprintf(authority, sizeof authority, "%s", tls_file("authority.crt"));
+    server_redis_prepare(
+        &redis, (const char *const[]){"--tls-port", port, "--tls-cert-file", file, "--tls-key-file",
+                                      file, "--tls-auth-clients", "no", "--cluster-enabled", "yes",
+                                      "--cluster-port", "@PORT2@", "--tls-cluster", "yes",
+                                      "--tls-ca-cert-file", authority, NULL});
+    server_start(&redis);
+    cluster.members[0].port = redis.port;
+    CHECK(redis_cluster_ask(&cluster, 0, "CLUSTER ADDSLOTSRANGE 0 16383", answer, sizeof answer));
+    CHECK_STR(answer, "OK");
+    snprintf(url, sizeof url, "rediss+cluster://127.0.0.1:%s?quarantine=no&ca=%s", port,
+             tls_file("authority.crt"));
+    struct lock_at lock = {client_of(url), "job"};
+    CHECK(check_until(can_be_had, &lock, PATIENCE_MS)); /* it takes a moment to believe in itself */
+    snib_close(lock.client);
+    snprintf(url, sizeof url, "rediss+cluster://127.0.0.1:%s?quarantine=no", port);
+    snib *stranger = client_of(url); /* who does not trust its authority */
+    CHECK_INT(try_it(stranger, "job", NULL), ==, SNIB_EUNREACH);
+    snib_close(stranger);
 }
