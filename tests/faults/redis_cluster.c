@@ -381,16 +381,16 @@ static void on_news(const snib_event *event, void *arg)
 TEST_LIMIT(a_master_that_dies_is_replaced_by_its_replica, 60)
 {
     begin("ttl=10s");
+    struct helper *waiter = helpers_new(1, the_url(), "job");
+    waiter->options.wait_ms = 50000;
+    helpers_spawn(waiter, 1);
     snib *client = client_of(the_url()), *other = client_of(the_url());
     snib_options options = SNIB_OPTIONS;
     int dead = owner_of("job");
-    struct helper *waiter = helpers_new(1, the_url(), "job");
-    waiter->options.wait_ms = 50000;
     options.on_event = on_news;
     snib_lease *lease = take(client, "job", &options);
     uint64_t token = snib_token(lease);
     CHECK(check_until(is_copied, (char[]){"job"}, PATIENCE_MS));
-    helpers_spawn(waiter, 1);
     check_flag_set(&waiter->go);
     struct line_of line = {other, "job", 2};
     CHECK(check_until(line_has, &line, PATIENCE_MS));
