@@ -443,6 +443,27 @@ TEST_LIMIT(a_cluster_that_is_down_is_told_in_time, 60)
     snib_close(client);
 }
 
+/* One says that the other has the slot, and the other says so of it. */
+TEST(servers_that_send_us_to_each_other_are_told_in_time)
+{
+    snib *client = client_of(begin("timeout=1s"));
+    int from = owner_of("job"), to = (from + 1) % CLUSTER_MASTERS;
+    char command[128], answer[128];
+    snib_error error = {0};
+    snprintf(command, sizeof command, "CLUSTER SETSLOT %d NODE %s", slot_of("job"),
+             cluster.ids[to]);
+    CHECK(redis_cluster_ask(&cluster, from, command, answer, sizeof answer));
+    CHECK_STR(answer, "OK");
+    CHECK_INT(try_it(client, "job", &error), ==, SNIB_EUNREACH);
+    CHECK(strstr(error.message, "the slot is being moved") != NULL);
+    snprintf(command, sizeof command, "CLUSTER SETSLOT %d NODE %s", slot_of("job"),
+             cluster.ids[from]);
+    CHECK(redis_cluster_ask(&cluster, from, command, answer, sizeof answer));
+    CHECK_STR(answer, "OK");
+    CHECK_INT(try_it(client, "job", NULL), ==, SNIB_OK);
+    snib_close(client);
+}
+
 /* ---- Whom to ask ------------------------------------------------------------------------ */
 
 TEST(one_right_server_in_the_url_is_enough)
