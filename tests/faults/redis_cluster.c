@@ -604,6 +604,44 @@ TEST_LIMIT(safety_31_doctor_tells_of_masters_whose_clocks_differ, 60)
     snib_close(client);
 }
 
+/* ---- Rights ----------------------------------------------------------------------------- */
+
+TEST(the_rights_that_are_told_are_enough_in_a_cluster)
+{
+    char line[SNIB_RIGHTS_SIZE], answer[128], url[600], *gap;
+    struct findings f;
+    snib *client = client_of(begin(""));
+    CHECK_INT(snib_rights(client, line, sizeof line, NULL), ==, SNIB_OK);
+    snib_close(client);
+    CHECK((gap = strstr(line, ">PASSWORD")) != NULL);
+    memcpy(gap, ">secret  ", strlen(">PASSWORD"));
+    for (int i = 0; i < CLUSTER_MEMBERS; i++) {
+        CHECK(redis_cluster_ask(&cluster, i, line, answer, sizeof answer));
+        CHECK_STR(answer, "OK");
+    }
+    snprintf(url, sizeof url, "redis+cluster://snib:secret@%s",
+             the_url() + strlen("redis+cluster://"));
+    struct helper *waiter = helpers_new(1, url, "job");
+    helpers_spawn(waiter, 1);
+    client = client_of(url);
+    snib_lease *lease = take(client, "job", NULL);
+    waiter->options.wait_ms = 60000;
+    check_flag_set(&waiter->go);
+    struct line_of line_of_two = {client, "job", 2};
+    CHECK(check_until(line_has, &line_of_two, PATIENCE_MS));
+    int count = 0;
+    CHECK_INT(snib_list(client, "", count_seen, &count, NULL), ==, SNIB_OK);
+    CHECK_INT(count, ==, 2);
+    give(&lease);
+    helper_must_hold(waiter);
+    CHECK(redis_cluster_ask(&cluster, owner_of("job"), "ACL LOG", answer, sizeof answer));
+    CHECK_STR(answer, "*0\r\n"); /* nothing was denied */
+    helper_end(waiter);
+    examine(client, &f);
+    must_say(&f, "rights: every command that is used may be used");
+    snib_close(client);
+}
+
 /* ---- TLS -------------------------------------------------------------------------------- */
 
 TEST(a_cluster_is_had_by_tls)
