@@ -5,8 +5,10 @@
  */
 #include "redis_cluster.h"
 
+#include "clock_shim.h"
 #include "engines/redis/slots.h"
 #include "redis_world.h"
+#include "tls_link.h"
 
 #include <poll.h>
 
@@ -379,16 +381,16 @@ static void on_news(const snib_event *event, void *arg)
 TEST_LIMIT(a_master_that_dies_is_replaced_by_its_replica, 60)
 {
     begin("ttl=10s");
+    struct helper *waiter = helpers_new(1, the_url(), "job");
+    waiter->options.wait_ms = 50000;
+    helpers_spawn(waiter, 1);
     snib *client = client_of(the_url()), *other = client_of(the_url());
     snib_options options = SNIB_OPTIONS;
     int dead = owner_of("job");
-    struct helper *waiter = helpers_new(1, the_url(), "job");
-    waiter->options.wait_ms = 50000;
     options.on_event = on_news;
     snib_lease *lease = take(client, "job", &options);
     uint64_t token = snib_token(lease);
     CHECK(check_until(is_copied, (char[]){"job"}, PATIENCE_MS));
-    helpers_spawn(waiter, 1);
     check_flag_set(&waiter->go);
     struct line_of line = {other, "job", 2};
     CHECK(check_until(line_has, &line, PATIENCE_MS));
@@ -438,6 +440,27 @@ TEST_LIMIT(a_cluster_that_is_down_is_told_in_time, 60)
     server_start(&cluster.members[dead]); /* with an empty memory */
     struct lock_at lock = {client, "job"};
     CHECK(check_until(can_be_had, &lock, PATIENCE_MS));
+    snib_close(client);
+}
+
+/* One says that the other has the slot, and the other says so of it. */
+TEST(servers_that_send_us_to_each_other_are_told_in_time)
+{
+    snib *client = client_of(begin("timeout=1s"));
+    int from = owner_of("job"), to = (from + 1) % CLUSTER_MASTERS;
+    char command[128], answer[128];
+    snib_error error = {0};
+    snprintf(command, sizeof command, "CLUSTER SETSLOT %d NODE %s", slot_of("job"),
+             cluster.ids[to]);
+    CHECK(redis_cluster_ask(&cluster, from, command, answer, sizeof answer));
+    CHECK_STR(answer, "OK");
+    CHECK_INT(try_it(client, "job", &error), ==, SNIB_EUNREACH);
+    CHECK(strstr(error.message, "the slot is being moved") != NULL);
+    snprintf(command, sizeof command, "CLUSTER SETSLOT %d NODE %s", slot_of("job"),
+             cluster.ids[from]);
+    CHECK(redis_cluster_ask(&cluster, from, command, answer, sizeof answer));
+    CHECK_STR(answer, "OK");
+    CHECK_INT(try_it(client, "job", NULL), ==, SNIB_OK);
     snib_close(client);
 }
 
@@ -556,4 +579,95 @@ TEST_LIMIT(doctor_tells_of_the_cluster_and_what_a_failover_can_lose, 60)
     must_say(&f, "no answer from");
     CHECK_INT(f.bad, >=, 1);
     snib_close(client);
+}
+
+static struct clock_shim clock_of_first;
+
+static void shift_first(struct server *server, int member)
+{
+    if (member == 0) {
+        clock_shim_use(&clock_of_first, server);
+    }
+}
+
+TEST_LIMIT(safety_31_doctor_tells_of_masters_whose_clocks_differ, 60)
+{
+    struct findings f;
+    clock_shim_open(&clock_of_first);
+    cluster.prepare = shift_first;
+    begin("");
+    clock_shim_wall(&clock_of_first, 20000);
+    snib *client = client_of(the_url());
+    examine(client, &f);
+    must_say(&f, "is 20.0 s ahead of");
+    CHECK_INT(f.bad, >=, 1);
+    snib_close(client);
+}
+
+/* ---- Rights ----------------------------------------------------------------------------- */
+
+TEST(the_rights_that_are_told_are_enough_in_a_cluster)
+{
+    char line[SNIB_RIGHTS_SIZE], answer[128], url[600], *gap;
+    struct findings f;
+    snib *client = client_of(begin(""));
+    CHECK_INT(snib_rights(client, line, sizeof line, NULL), ==, SNIB_OK);
+    snib_close(client);
+    CHECK((gap = strstr(line, ">PASSWORD")) != NULL);
+    memcpy(gap, ">secret  ", strlen(">PASSWORD"));
+    for (int i = 0; i < CLUSTER_MEMBERS; i++) {
+        CHECK(redis_cluster_ask(&cluster, i, line, answer, sizeof answer));
+        CHECK_STR(answer, "OK");
+    }
+    snprintf(url, sizeof url, "redis+cluster://snib:secret@%s",
+             the_url() + strlen("redis+cluster://"));
+    struct helper *waiter = helpers_new(1, url, "job");
+    helpers_spawn(waiter, 1);
+    client = client_of(url);
+    snib_lease *lease = take(client, "job", NULL);
+    waiter->options.wait_ms = 60000;
+    check_flag_set(&waiter->go);
+    struct line_of line_of_two = {client, "job", 2};
+    CHECK(check_until(line_has, &line_of_two, PATIENCE_MS));
+    int count = 0;
+    CHECK_INT(snib_list(client, "", count_seen, &count, NULL), ==, SNIB_OK);
+    CHECK_INT(count, ==, 2);
+    give(&lease);
+    helper_must_hold(waiter);
+    CHECK(redis_cluster_ask(&cluster, owner_of("job"), "ACL LOG", answer, sizeof answer));
+    CHECK_STR(answer, "*0\r\n"); /* nothing was denied */
+    helper_end(waiter);
+    examine(client, &f);
+    must_say(&f, "rights: every command that is used may be used");
+    snib_close(client);
+}
+
+/* ---- TLS -------------------------------------------------------------------------------- */
+
+TEST(a_cluster_is_had_by_tls)
+{
+    struct server redis;
+    char port[12], file[256], authority[256], url[600], answer[64];
+    server_init(&redis, "rediss");
+    snprintf(port, sizeof port, "%d", redis.ports[1]);
+    snprintf(file, sizeof file, "%s", tls_file("good.pem"));
+    snprintf(authority, sizeof authority, "%s", tls_file("authority.crt"));
+    server_redis_prepare(
+        &redis, (const char *const[]){"--tls-port", port, "--tls-cert-file", file, "--tls-key-file",
+                                      file, "--tls-auth-clients", "no", "--cluster-enabled", "yes",
+                                      "--cluster-port", "@PORT2@", "--tls-cluster", "yes",
+                                      "--tls-ca-cert-file", authority, NULL});
+    server_start(&redis);
+    cluster.members[0].port = redis.port;
+    CHECK(redis_cluster_ask(&cluster, 0, "CLUSTER ADDSLOTSRANGE 0 16383", answer, sizeof answer));
+    CHECK_STR(answer, "OK");
+    snprintf(url, sizeof url, "rediss+cluster://127.0.0.1:%s?quarantine=no&ca=%s", port,
+             tls_file("authority.crt"));
+    struct lock_at lock = {client_of(url), "job"};
+    CHECK(check_until(can_be_had, &lock, PATIENCE_MS)); /* it takes a moment to believe in itself */
+    snib_close(lock.client);
+    snprintf(url, sizeof url, "rediss+cluster://127.0.0.1:%s?quarantine=no", port);
+    snib *stranger = client_of(url); /* who does not trust its authority */
+    CHECK_INT(try_it(stranger, "job", NULL), ==, SNIB_EUNREACH);
+    snib_close(stranger);
 }

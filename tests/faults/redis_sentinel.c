@@ -6,6 +6,8 @@
 #include "redis_group.h"
 #include "redis_world.h"
 
+#include "tls_link.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -196,6 +198,41 @@ TEST_LIMIT(sentinels_with_a_password_want_it, 120)
         group_url(&group, url, sizeof url, parameters);
         CHECK_INT(refusal(url, &error), ==, right ? SNIB_OK : SNIB_EDENIED);
     }
+}
+
+/* One of each, and no port without TLS. */
+TEST_LIMIT(with_rediss_sentinels_and_the_master_are_met_by_tls, 60)
+{
+    static struct server node, sentinel;
+    char url[512], path[300], good[256], port[12];
+    snib_error error = {0};
+    snprintf(good, sizeof good, "%s", tls_file("good.pem"));
+    server_init(&node, "node");
+    snprintf(port, sizeof port, "%d", node.ports[1]);
+    server_redis_prepare(&node, (const char *const[]){"--tls-port", port, "--tls-cert-file", good,
+                                                      "--tls-key-file", good, "--tls-auth-clients",
+                                                      "no", NULL});
+    server_start(&node);
+    server_init(&sentinel, "sentinel");
+    snprintf(path, sizeof path, "%s/sentinel.conf", sentinel.folder);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    fprintf(file,
+            "port 0\ntls-port %d\nbind 127.0.0.1\ntls-cert-file %s\ntls-key-file %s\n"
+            "tls-ca-cert-file %s\ntls-auth-clients no\ntls-replication yes\n"
+            "sentinel monitor m 127.0.0.1 %s 1\n",
+            sentinel.port, good, good, tls_file("authority.crt"), port);
+    CHECK(fclose(file) == 0);
+    server_program(&sentinel, "redis-server", "redis-server");
+    server_argument(&sentinel, "%s", path);
+    server_argument(&sentinel, "--sentinel");
+    server_start(&sentinel);
+    snprintf(url, sizeof url, "rediss+sentinel://127.0.0.1:%d/m?quarantine=no&ca=%s", sentinel.port,
+             tls_file("authority.crt"));
+    CHECK_OK(refusal(url, &error), error.message);
+    snprintf(url, sizeof url, "redis+sentinel://127.0.0.1:%d/m?quarantine=no", sentinel.port);
+    CHECK_INT(refusal(url, &error), ==, SNIB_EUNREACH);
+    must_say(&error, "TLS");
 }
 
 TEST_LIMIT(sentinels_that_disagree_are_not_believed, 120)

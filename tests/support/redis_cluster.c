@@ -159,6 +159,9 @@ void redis_cluster_start(struct redis_cluster *cluster)
         snprintf(name, sizeof name, "member%d", i);
         server_init(&cluster->members[i], name);
         server_redis_prepare(&cluster->members[i], extra);
+        if (cluster->prepare != NULL) {
+            cluster->prepare(&cluster->members[i], i);
+        }
         server_start(&cluster->members[i]);
         CHECK(
             redis_cluster_ask(cluster, i, "CLUSTER MYID", cluster->ids[i], sizeof cluster->ids[i]));

@@ -18,6 +18,7 @@ enum { CLUSTER_MASTERS = 3, CLUSTER_MEMBERS = 6, CLUSTER_SLOTS = 16384 };
 struct redis_cluster {
     struct server members[CLUSTER_MEMBERS];
     char ids[CLUSTER_MEMBERS][48];
+    void (*prepare)(struct server *, int member); /* before its start; NULL: nothing to do */
 };
 
 void redis_cluster_start(struct redis_cluster *cluster);

@@ -202,8 +202,10 @@ static int open_session(struct snib__session *session, snib_error *err)
         return snib__fail(err, SNIB_EINVAL, 0, "redis+cluster: a cluster has database 0 only");
     }
     if (common->layout != &snib__layouts[SNIB__LAYOUT_NATIVE] || common->by_steps) {
-        return snib__fail(err, SNIB_EINVAL, 0,
-                          "redis+cluster: layout=native only: the others have keys in two slots");
+        return snib__fail(
+            err, SNIB_EINVAL, 0,
+            "redis+cluster: layout=native only: the channels of the others are not followed "
+            "in a cluster");
     }
     if (common->witness) {
         return snib__fail(err, SNIB_EINVAL, 0,

@@ -377,8 +377,9 @@ int64_t snib__finder_keep_time(struct snib__finder *f, int64_t now_ns)
 size_t snib__finder_poll(const struct snib__finder *f, struct pollfd fds[SNIB__FINDER_FDS])
 {
     size_t n = 0;
-    for (size_t i = 0; f->looking && i < f->count; i++) {
-        n += snib__connection_poll(&f->sentinels[i].connection, &fds[n]);
+    for (size_t i = 0; i < f->count; i++) {
+        const struct snib__connection *c = &f->sentinels[i].connection;
+        n += !snib__connection_idle(c) && snib__connection_poll(c, &fds[n]);
     }
     return n;
 }

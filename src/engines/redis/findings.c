@@ -155,7 +155,8 @@ static void tell_role(const struct report *p)
     if (f->replica) {
         tell(p, SNIB_BAD, "role", "the address of its master", "a replica: it is refused");
     } else if (f->cluster && !p->r->router) {
-        tell(p, SNIB_BAD, "role", "redis+cluster: instead of redis:, or a server outside the cluster",
+        tell(p, SNIB_BAD, "role",
+             "redis+cluster: instead of redis:, or a server outside the cluster",
              "a node of a cluster: names that live on other nodes are refused");
     } else {
         tell(p, SNIB_GOOD, "role", NULL, "master");

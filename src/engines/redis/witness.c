@@ -299,8 +299,11 @@ static bool is_elsewhere(struct snib__witness *w)
     if (run[0] && strcmp(run, own) == 0) {
         return false;
     }
-    unheard(w, run[0] ? "this is another server than the one that granted it"
-                      : "INFO does not tell which server this is");
+    if (!run[0]) { /* it is being greeted, or may not be asked */
+        unheard(w, "it is not known which server granted it");
+        return true;
+    }
+    unheard(w, "this is another server than the one that granted it");
     snib__connection_end(&w->connection, SNIB__LOSS_CUT, 0, "another server than for commands");
     w->upcalls->elsewhere(w, "another server than for WAIT");
     return true;
