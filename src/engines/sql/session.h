@@ -123,7 +123,8 @@ struct sql {
     struct snib__table keys;
     struct snib__list bids; /* all */
     struct snib__list owing, broken, wanting;
-    size_t standing; /* bids that hold or wait: the sockets are watched for them */
+    size_t held;        /* bids that hold: the sockets are watched for them */
+    int64_t stirred_ns; /* when that number last changed */
     struct snib__list queries;
     struct snib__list waiting, renewals; /* mode=lease */
 };
