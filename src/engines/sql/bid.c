@@ -40,9 +40,7 @@ void sql_bids_watch(struct sql *s, int64_t now_ns)
 {
     int64_t calm_ns = s->stirred_ns + CALM_MS * SNIB__MS;
     s->session->attend = s->held > 0 && now_ns >= calm_ns;
-    if (s->held > 0 && !s->session->attend) {
-        s->session->wake_ns = calm_ns;
-    }
+    s->session->wake_ns = s->held > 0 && !s->session->attend ? calm_ns : 0;
 }
 
 void sql_bid_phase(struct sql_bid *b, enum sql_phase phase)
@@ -90,7 +88,7 @@ void sql_bid_rest(struct sql_bid *b)
         b->undoing = false;
         b->sql->session->undoing--;
     }
-    if (!b->claim && !b->asking) {
+    if (!b->claim && !b->asking && !b->looking) {
         snib__list_remove(&b->in_owing);
         snib__list_remove(&b->in_all);
         free(b);
