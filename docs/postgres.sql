@@ -5,7 +5,7 @@
 
 -- mode=session
 DO $snib$ BEGIN
-PERFORM pg_advisory_xact_lock(8313480218417128786);
+PERFORM pg_advisory_xact_lock(hashtextextended('snib', 8313480218417128786));
 IF to_regnamespace('snib') IS NULL THEN
 CREATE SCHEMA snib;
 END IF;
@@ -24,7 +24,7 @@ CREATE UNLOGGED TABLE snib.life (born timestamptz NOT NULL, since timestamptz);
 INSERT INTO snib.life (born) VALUES (clock_timestamp());
 END IF;
 CREATE OR REPLACE FUNCTION snib.revive() RETURNS void LANGUAGE plpgsql AS $f$ BEGIN
-PERFORM pg_advisory_xact_lock(8313480218417128786);
+PERFORM pg_advisory_xact_lock(hashtextextended('snib', 8313480218417128786));
 IF NOT EXISTS (SELECT FROM snib.life) THEN
 PERFORM setval('snib.token', (SELECT last_value FROM snib.token) + 1000000);
 INSERT INTO snib.life VALUES (clock_timestamp(), clock_timestamp());
@@ -34,7 +34,7 @@ END $snib$;
 
 -- mode=lease
 DO $snib$ BEGIN
-PERFORM pg_advisory_xact_lock(8313480218417128786);
+PERFORM pg_advisory_xact_lock(hashtextextended('snib', 8313480218417128786));
 IF to_regnamespace('snib') IS NULL THEN
 CREATE SCHEMA snib;
 END IF;
