@@ -5,7 +5,7 @@
 
 -- mode=session
 DO $snib$ BEGIN
-PERFORM pg_advisory_xact_lock(8313480218417128786);
+PERFORM pg_advisory_xact_lock(hashtextextended('snib', 8313480218417128786));
 IF to_regnamespace('snib') IS NULL THEN
 CREATE SCHEMA snib;
 END IF;
@@ -24,7 +24,7 @@ CREATE UNLOGGED TABLE snib.life (born timestamptz NOT NULL, since timestamptz);
 INSERT INTO snib.life (born) VALUES (clock_timestamp());
 END IF;
 CREATE OR REPLACE FUNCTION snib.revive() RETURNS void LANGUAGE plpgsql AS $f$ BEGIN
-PERFORM pg_advisory_xact_lock(8313480218417128786);
+PERFORM pg_advisory_xact_lock(hashtextextended('snib', 8313480218417128786));
 IF NOT EXISTS (SELECT FROM snib.life) THEN
 PERFORM setval('snib.token', (SELECT last_value FROM snib.token) + 1000000);
 INSERT INTO snib.life VALUES (clock_timestamp(), clock_timestamp());
@@ -34,7 +34,7 @@ END $snib$;
 
 -- mode=lease
 DO $snib$ BEGIN
-PERFORM pg_advisory_xact_lock(8313480218417128786);
+PERFORM pg_advisory_xact_lock(hashtextextended('snib', 8313480218417128786));
 IF to_regnamespace('snib') IS NULL THEN
 CREATE SCHEMA snib;
 END IF;
@@ -111,14 +111,21 @@ what := 'held';
 tok := mine.token;
 RETURN;
 END IF;
-DELETE FROM snib.stakes WHERE key = k AND state <> 0 AND (until <= now OR owner = o);
-SELECT count(*) AS n, coalesce(bool_or(mode = 0), false) AS alone, coalesce(bool_or((mode = 2) <>
-    (m = 2) OR permits <> p), false) AS strange INTO h FROM snib.stakes WHERE key = k AND state = 1;
+FOR pass IN 1..2 LOOP
+SELECT count(*) FILTER (WHERE alive) AS n, coalesce(bool_or(mode = 0) FILTER (WHERE alive), false)
+    AS alone, coalesce(bool_or((mode = 2) <> (m = 2) OR permits <> p) FILTER (WHERE alive), false)
+    AS strange, count(*) FILTER (WHERE NOT alive AND state <> 0) AS old, count(*) FILTER (WHERE
+    state = 0 AND owner <> o) AS waits INTO h FROM (SELECT *, state = 1 AND until > now AND owner
+    <> o AS alive FROM snib.stakes WHERE key = k) x;
 held := h.n;
+EXIT WHEN h.old = 0 OR pass = 2;
+DELETE FROM snib.stakes WHERE key = k AND state <> 0 AND (until <= now OR owner = o);
+END LOOP;
 IF h.strange THEN
 what := 'kinds';
 RETURN;
 END IF;
+IF h.waits > 0 THEN
 FOR w IN SELECT * FROM snib.stakes WHERE key = k AND state = 0 AND (mine.place IS NULL OR place <
     mine.place) AND owner <> o ORDER BY place LOOP
 IF w.until <= now OR NOT (w.pid = pg_backend_pid() OR NOT
@@ -136,6 +143,7 @@ ahead := ahead + 1;
 stop := stop OR m = 0 OR w.mode = 0;
 EXIT WHEN ahead > 20;
 END LOOP;
+END IF;
 fits := CASE m WHEN 0 THEN
 held = 0 WHEN 1 THEN
 NOT h.alone ELSE held + ahead < p END;
@@ -192,7 +200,7 @@ IF unsure THEN
 INSERT INTO snib.stakes (key, owner, state, mode, permits, session, who, label, ttl, until) VALUES
     (k, o, 2, 0, 1, sess, '', '', t, now + t * interval '1 ms') ON CONFLICT DO NOTHING;
 END IF;
-IF mine.state IS NOT NULL THEN
+IF mine.state IS NOT NULL AND EXISTS (SELECT FROM snib.stakes WHERE key = k AND state = 0) THEN
 PERFORM snib.wake(k, now);
 END IF;
 RETURN coalesce(mine.state = 0 OR mine.state = 1 AND mine.until > now, false);

@@ -226,6 +226,33 @@ TEST_LIMIT(replies_that_are_lost_leave_nothing_behind, 60)
     snib_close(client);
 }
 
+TEST(an_attempt_that_arrives_after_its_client_has_left_takes_nothing_for_long)
+{
+    struct server mariadb;
+    struct proxy proxy;
+    snib_error error = {0};
+    server_mariadb(&mariadb, NULL);
+    proxy_start(&proxy, mariadb.port);
+    snib *direct = client_at(mariadb.port, "quarantine=no");
+    for (int held = 0; held < 2; held++) {
+        snib *client = client_at(proxy.port, "quarantine=no&timeout=300ms&ttl=60s");
+        give(take(client, "name"));
+        snib_lease *lease = held ? take(direct, "name") : NULL;
+        proxy_set(&proxy, PROXY_TO_SERVER, PROXY_STALL, 0);
+        CHECK_INT(try_take(client, "name", 200, &error), ==, SNIB_EUNKNOWN);
+        snib_close(client);
+        proxy_heal(&proxy); /* now it arrives, and behind it the end of its connection */
+        if (lease) {
+            CHECK_INT(snib_verify(lease, NULL), ==, SNIB_OK);
+            give(lease);
+        }
+        for (int i = 0; i < 10; i++) {
+            give(take(direct, "name"));
+        }
+    }
+    snib_close(direct);
+}
+
 /* ---- Tables ----------------------------------------------------------------------------- */
 
 TEST(tables_that_are_dropped_are_made_again_and_tokens_go_on)

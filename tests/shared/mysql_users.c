@@ -3,6 +3,7 @@
  * Who may lock at a MariaDB server, what its settings may be, and what a URL may say.
  */
 #include "mysql_world.h"
+#include "tls_link.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -130,6 +131,39 @@ TEST(odd_defaults_of_a_server_change_nothing)
     give(lease);
     give(take(other, "caf\xc3\xa9 'x' \"y\" \\"));
     snib_close(other);
+    snib_close(client);
+}
+
+TEST(an_authority_in_the_url_means_tls_on_this_host_too)
+{
+    struct server mariadb;
+    snib_error error = {0};
+    char cert[300], key[300], file[256], folder[256], url[600];
+    snprintf(file, sizeof file, "%s", tls_file("good.pem"));
+    snprintf(folder, sizeof folder, "%s", file);
+    *strrchr(folder, '/') = '\0';
+    CHECK(chmod(check_tmpdir(), 0755) == 0 && chmod(folder, 0755) == 0 && chmod(file, 0644) == 0);
+    snprintf(cert, sizeof cert, "--ssl-cert=%s", file);
+    snprintf(key, sizeof key, "--ssl-key=%s", file);
+    server_mariadb(&mariadb, (const char *const[]){cert, key, NULL});
+    server_mariadb_ask(&mariadb, "ALTER USER snib@'%%' REQUIRE SSL");
+    snib *client = client_at(mariadb.port, "quarantine=no");
+    CHECK_INT(try_take(client, "name", 0, &error), ==, SNIB_EDENIED); /* it was not TLS */
+    snib_close(client);
+    snprintf(url, sizeof url, "mysql://snib:secret@localhost:%d/snib?quarantine=no&ca=%s",
+             mariadb.port, tls_file("authority.crt"));
+    client = client_of(url);
+    snib_lease *lease = take(client, "name");
+    snib *other = client_of(url);
+    CHECK_INT(try_take(other, "name", 300, &error), ==, SNIB_EBUSY); /* waits over TLS, too */
+    give(lease);
+    give(take(other, "name"));
+    snib_close(other);
+    snib_close(client);
+    snprintf(url, sizeof url, "mysql://snib:secret@localhost:%d/snib?quarantine=no&ca=%s",
+             mariadb.port, file); /* no authority of that certificate */
+    client = client_of(url);
+    CHECK_INT(try_take(client, "name", 0, &error), ==, SNIB_EUNREACH);
     snib_close(client);
 }
 

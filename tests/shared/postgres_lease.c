@@ -83,6 +83,49 @@ TEST(an_attempt_after_a_release_that_was_unsure_comes_too_late)
     snib_close(client);
 }
 
+static PGconn *connected(const struct server *pg)
+{
+    char where[100];
+    snprintf(where, sizeof where, "host=127.0.0.1 port=%d user=snib dbname=postgres", pg->port);
+    PGconn *db = PQconnectdb(where);
+    CHECK(PQstatus(db) == CONNECTION_OK);
+    return db;
+}
+
+TEST(a_renewal_that_is_not_committed_yet_keeps_others_out)
+{
+    static const char attempt[] = "SELECT what FROM snib.attempt((SELECT key FROM snib.locks), "
+                                  "'name', 0, 1, 'b', 9, 'b', '', 60000, false)";
+    struct server pg;
+    server_postgres(&pg, NULL);
+    snib *client = client_at(pg.port, "mode=lease");
+    give(take(client, "name", NULL)); /* the tables, and a row */
+    CHECK_STR(sql(&pg, "SELECT what FROM snib.attempt((SELECT key FROM snib.locks), 'name', 0, 1, "
+                       "'a', 5, 'a', '', 2000, false)"),
+              "held");
+    PGconn *one = connected(&pg), *two = connected(&pg);
+    PQclear(PQexec(one, "BEGIN"));
+    PGresult *renewed = PQexec(one, "SELECT what FROM snib.renew(6, (SELECT key::text FROM "
+                                    "snib.locks), 'a', '60000')");
+    CHECK_STR(PQgetvalue(renewed, 0, 0), "held");
+    PQclear(renewed);
+    int64_t end = check_now_ns() + LONG_MS * 1000000LL;
+    while (strcmp(sql(&pg, "SELECT until < clock_timestamp() FROM snib.stakes"), "t") != 0) {
+        CHECK_INT(check_now_ns(), <, end);
+    }
+    CHECK(PQsendQuery(two, attempt) == 1);
+    while (strcmp(sql(&pg, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted"), "t") != 0) {
+        CHECK_INT(check_now_ns(), <, end);
+    }
+    PQclear(PQexec(one, "COMMIT"));
+    PGresult *result = PQgetResult(two);
+    CHECK_STR(PQgetvalue(result, 0, 0), "busy");
+    PQclear(result);
+    PQfinish(one);
+    PQfinish(two);
+    snib_close(client);
+}
+
 TEST_LIMIT(a_waiter_that_was_killed_is_in_nobodys_way, 60)
 {
     struct server pg;

@@ -5,8 +5,9 @@
  *
  * Every link says a greeting first. It sets what this session needs, whatever the server's defaults
  * are, and looks where it is: a server that is read-only, part of a Galera cluster (GET_LOCK is
- * granted there by each member for itself), too old to hold two locks, or behind a pooler (the
- * number of the connection that the server tells is not the one of the protocol) is not for locks.
+ * granted there by each member for itself), too old (for two locks at a time, for settings of
+ * ours), or behind a pooler (the number of the connection that the server tells is not the one of
+ * the protocol) is not for locks.
  *
  * One request at a time is under way; others are kept in their order.
  *
@@ -25,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OLDEST_MYSQL = 50705, OLDEST_MARIA = 100002, REPEATS_MOST = 20 };
+enum { OLDEST_MYSQL = 50708, OLDEST_MARIA = 100002, REPEATS_MOST = 20 };
 
 struct connection {
     struct mysql_link link;
@@ -209,7 +210,7 @@ static const char *unfit(const struct connection *c)
     unsigned long version = mysql_get_server_version(c->link.my);
     bool maria = strstr(mysql_link_version(&c->link), "MariaDB") != NULL;
     if (version < (maria ? OLDEST_MARIA : OLDEST_MYSQL)) {
-        return "the server is too old: MySQL 5.7.5 or MariaDB 10.0.2 can hold more than one lock";
+        return "the server is too old: MySQL 5.7.8 or MariaDB 10.0.2 is needed";
     }
     if (c->galera) {
         return "the server is part of a Galera cluster, whose members know nothing of each other's "

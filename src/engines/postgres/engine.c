@@ -33,6 +33,7 @@ static int open_session(struct snib__session *session, snib_error *err)
     p->sql.hosts = p->settings.host_count ? p->settings.host_count : 1;
     p->sql.max_extra = (size_t)session->values[PG_MAX_WAITS].number;
     p->sql.lease = p->settings.lease;
+    p->sql.looks = true;
     sql_open(&p->sql);
     if (rc == SNIB_OK && !pg_statements_make(&p->settings)) {
         rc = snib__fail(err, SNIB_ENOMEM, 0, "postgres: out of memory");

@@ -94,7 +94,7 @@ static void on_row(struct snib__query *query, int step, const char *const column
             *table[i].number = strtol(value, NULL, 10);
         } else if (table[i].wide) {
             *table[i].wide = strtoll(value, NULL, 10);
-        } else {
+        } else if (table[i].flag) {
             *table[i].flag = value[0] == 't';
         }
     }

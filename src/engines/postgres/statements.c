@@ -81,9 +81,12 @@ static const char *const exclusive[SQL_STATEMENTS] = {
         "$6::bigint) ON CONFLICT (key, seat) DO UPDATE SET name = excluded.name, "
         "mode = excluded.mode, token = NULL, pid = excluded.pid, who = excluded.who, "
         "label = excluded.label, since = excluded.since, ttl = excluded.ttl, broken = NULL",
-    [SQL_WAIT] = "SELECT pg_advisory_lock($1::bigint)",
-    [SQL_TOOK] = "WITH d AS (DELETE FROM @.seats WHERE key = $1::bigint AND "
-                 "seat = pg_backend_pid()), " TAKE_SEAT_0("") " SELECT token FROM h",
+    /* Its snapshot is older than what it writes over; ON CONFLICT does not mind. */
+    [SQL_WAIT] = "WITH l AS MATERIALIZED (SELECT pg_advisory_lock($1::bigint) AS got), "
+                 "d AS (DELETE FROM @.seats WHERE key = $1::bigint AND seat = pg_backend_pid() AND "
+                 "(SELECT true FROM l)), " TAKE_SEAT_0(
+                     "FROM l") " SELECT 1, h.token FROM l LEFT JOIN h ON true",
+    [SQL_STANDS] = "SELECT 1 FROM pg_locks WHERE pid = $1::int AND NOT granted",
     [SQL_UNLOCK] = "SELECT pg_advisory_unlock($1::bigint)",
     [SQL_PROVE] = "SELECT key, token, broken FROM @.seats WHERE broken IS NOT NULL AND "
                   "pid = pg_backend_pid()",
@@ -133,7 +136,7 @@ static const char *const exclusive[SQL_STATEMENTS] = {
 /* What is missing is made; two who do that at once come one after the other. */
 #define SETUP_HEAD                                                                                 \
     "DO $snib$ BEGIN "                                                                             \
-    "PERFORM pg_advisory_xact_lock(8313480218417128786); "                                         \
+    "PERFORM pg_advisory_xact_lock(hashtextextended('@', 8313480218417128786)); "                  \
     "IF to_regnamespace('@') IS NULL THEN CREATE SCHEMA @; END IF; "                               \
     "IF to_regclass('@.token') IS NULL THEN "                                                      \
     "EXECUTE format('CREATE SEQUENCE @.token START %s', "                                          \
@@ -151,7 +154,7 @@ static const char *const session_tables[] = {
     "CREATE UNLOGGED TABLE @.life (born timestamptz NOT NULL, since timestamptz); "
     "INSERT INTO @.life (born) VALUES (clock_timestamp()); END IF; "
     "CREATE OR REPLACE FUNCTION @.revive() RETURNS void LANGUAGE plpgsql AS $f$ BEGIN "
-    "PERFORM pg_advisory_xact_lock(8313480218417128786); "
+    "PERFORM pg_advisory_xact_lock(hashtextextended('@', 8313480218417128786)); "
     "IF NOT EXISTS (SELECT FROM @.life) THEN "
     "PERFORM setval('@.token', (SELECT last_value FROM @.token) + 1000000); "
     "INSERT INTO @.life VALUES (clock_timestamp(), clock_timestamp()); END IF; END $f$; ",
@@ -162,8 +165,9 @@ static const char *const shared[SQL_STATEMENTS] = {
     [SQL_TRY] =
         "WITH l AS MATERIALIZED (SELECT pg_try_advisory_lock_shared($1::bigint) AS got), " //
     SHARE_SEAT("FROM l WHERE got") TRIED,
-    [SQL_WAIT] = "SELECT pg_advisory_lock_shared($1::bigint)",
-    [SQL_TOOK] = "WITH " SHARE_SEAT("") " SELECT token FROM h",
+    [SQL_WAIT] =
+        "WITH l AS MATERIALIZED (SELECT pg_advisory_lock_shared($1::bigint) AS got), " SHARE_SEAT(
+            "FROM l") " SELECT 1, h.token FROM l LEFT JOIN h ON true",
     [SQL_UNLOCK] = "SELECT pg_advisory_unlock_shared($1::bigint)",
 };
 
@@ -258,9 +262,9 @@ void pg_statements_free(struct pg_settings *s)
 
 const char *pg_statement(const struct pg_settings *s, const struct sql_request *r, int *number)
 {
-    int where = r->statement == SQL_TRY || r->statement == SQL_TOOK      ? 2
-                : r->statement == SQL_WAIT || r->statement == SQL_UNLOCK ? 1
-                                                                         : -1;
+    int where = r->statement == SQL_TRY || r->statement == SQL_WAIT ? 2
+                : r->statement == SQL_UNLOCK                        ? 1
+                                                                    : -1;
     int mode = where >= 0 && r->parameters[where][0] == '1';
     *number = 2 * (int)r->statement + mode;
     return s->texts[mode][r->statement];

@@ -16,118 +16,92 @@
  * Waiters go in the order of their places. A release rings those who may go (NOTIFY, to one session
  * each), and they ask again; nobody else can go in between, since those before count as far as they
  * live. Dead ones are swept a few at a time.
+ *
+ * A renewal does not lock the name's row. One that was begun in time and is not committed yet looks
+ * like a stake that is over; deleting that waits for it, so those who hold are counted again behind
+ * every deletion.
  */
 #include "engines/postgres/statements.h"
 
-/* Is the session of stake `s` there? One's own lock would not be in one's own way. */
-#define ALIVE(s)                                                                                   \
-    "(" s ".pid = pg_backend_pid() OR NOT pg_try_advisory_xact_lock_shared(hashtext('@'), (" s     \
-    ".session % 2147483647)::int))"
+/* Is the session of stake w (of stake s) there? One's own lock would not be in one's own way. */
+#define ALIVE_W                                                                                    \
+    "(w.pid = pg_backend_pid() OR NOT pg_try_advisory_xact_lock_shared(hashtext('@'), "            \
+    "(w.session % 2147483647)::int))"
+#define ALIVE_S                                                                                    \
+    "(s.pid = pg_backend_pid() OR NOT pg_try_advisory_xact_lock_shared(hashtext('@'), "            \
+    "(s.session % 2147483647)::int))"
 
-#define WHO(s) s ".who || CASE WHEN " s ".label = '' THEN '' ELSE ' ' || " s ".label END"
+#define WHO_S "s.who || CASE WHEN s.label = '' THEN '' ELSE ' ' || s.label END"
 
 /* Ring those who may go now. */
 #define WAKE                                                                                       \
-    "CREATE OR REPLACE FUNCTION @.wake(k bigint, now timestamptz) RETURNS void LANGUAGE plpgsql "  \
-    "AS $f$ DECLARE w record; held int; alone bool; rung int := 0; swept int := 0; BEGIN "         \
-    "SELECT count(*), coalesce(bool_or(mode = 0), false) INTO held, alone FROM @.stakes "          \
-    "WHERE key = k AND state = 1 AND until > now; "                                                \
-    "FOR w IN SELECT * FROM @.stakes WHERE key = k AND state = 0 ORDER BY place LOOP "             \
-    "EXIT WHEN alone OR swept > 50; "                                                              \
-    "IF w.until <= now OR NOT " ALIVE(                                                             \
-        "w") " THEN "                                                                              \
-             "DELETE FROM @.stakes WHERE key = k AND owner = w.owner; swept := swept + "           \
-             "1; CONTINUE; "                                                                       \
-             "END IF; "                                                                            \
-             "EXIT WHEN w.mode = 0 AND held + rung > 0; "                                          \
-             "EXIT WHEN w.mode = 2 AND held + rung >= w.permits; "                                 \
-             "PERFORM pg_notify('@_' || w.pid, k::text); rung := rung + 1; EXIT WHEN "             \
-             "w.mode = 0; "                                                                        \
-             "END LOOP; END $f$; "
+    "CREATE OR REPLACE FUNCTION @.wake(k bigint, now timestamptz) RETURNS void LANGUAGE "          \
+    "plpgsql AS $f$ DECLARE w record; held int; alone bool; rung int := 0; swept int := 0; "       \
+    "BEGIN SELECT count(*), coalesce(bool_or(mode = 0), false) INTO held, alone FROM @.stakes "    \
+    "WHERE key = k AND state = 1 AND until > now; FOR w IN SELECT * FROM @.stakes WHERE key = "    \
+    "k AND state = 0 ORDER BY place LOOP EXIT WHEN alone OR swept > 50; IF w.until <= now OR "     \
+    "NOT " ALIVE_W                                                                                 \
+    " THEN DELETE FROM @.stakes WHERE key = k AND owner = w.owner; swept := swept + 1; "           \
+    "CONTINUE; END IF; EXIT WHEN w.mode = 0 AND held + rung > 0; EXIT WHEN w.mode = 2 AND held "   \
+    "+ rung >= w.permits; PERFORM pg_notify('@_' || w.pid, k::text); rung := rung + 1; EXIT "      \
+    "WHEN w.mode = 0; END LOOP; END $f$; "
 
 #define ATTEMPT                                                                                    \
     "CREATE OR REPLACE FUNCTION @.attempt(k bigint, n text, m int, p int, o text, sess bigint, "   \
-    "wh text, la text, t bigint, q bool, OUT what text, OUT tok bigint, OUT holder text, "         \
-    "OUT holder_token bigint, OUT left_ms bigint, OUT spot int) LANGUAGE plpgsql AS $f$ "          \
-    "DECLARE l record; mine record; w record; h record; now timestamptz; held int; ahead int := "  \
-    "0;"                                                                                           \
-    " stop bool := false; swept int := 0; fits bool; BEGIN "                                       \
-    "LOOP SELECT * INTO l FROM @.locks WHERE key = k FOR UPDATE; EXIT WHEN FOUND; "                \
-    "INSERT INTO @.locks (key, name) VALUES (k, n) ON CONFLICT DO NOTHING; END LOOP; "             \
-    "now := clock_timestamp(); "                                                                   \
-    "IF l.name <> n THEN what := 'taken'; RETURN; END IF; "                                        \
-    "SELECT * INTO mine FROM @.stakes WHERE key = k AND owner = o; "                               \
-    "IF mine.session > sess OR mine.state = 2 THEN what := 'late'; RETURN; END IF; "               \
-    "IF mine.state = 1 AND mine.until > now AND mine.broken IS NULL THEN "                         \
-    "UPDATE @.stakes SET until = now + t * interval '1 ms', ttl = t, session = sess, "             \
-    "pid = pg_backend_pid() WHERE key = k AND owner = o; "                                         \
-    "what := 'held'; tok := mine.token; RETURN; END IF; "                                          \
-    "DELETE FROM @.stakes WHERE key = k AND state <> 0 AND (until <= now OR owner = o); "          \
-    "SELECT count(*) AS n, coalesce(bool_or(mode = 0), false) AS alone, "                          \
-    "coalesce(bool_or((mode = 2) <> (m = 2) OR permits <> p), false) AS strange INTO h "           \
-    "FROM @.stakes WHERE key = k AND state = 1; held := h.n; "                                     \
-    "IF h.strange THEN what := 'kinds'; RETURN; END IF; "                                          \
-    "FOR w IN SELECT * FROM @.stakes WHERE key = k AND state = 0 AND "                             \
-    "(mine.place IS NULL OR place < mine.place) AND owner <> o ORDER BY place LOOP "               \
-    "IF w.until <= now OR NOT " ALIVE(                                                             \
-        "w") " THEN "                                                                              \
-             "DELETE FROM @.stakes WHERE key = k AND owner = w.owner; swept := swept + "           \
-             "1; "                                                                                 \
-             "EXIT WHEN swept > 50; CONTINUE; END IF; "                                            \
-             "IF (w.mode = 2) <> (m = 2) OR w.permits <> p THEN what := 'kinds'; RETURN; "         \
-             "END IF; "                                                                            \
-             "ahead := ahead + 1; stop := stop OR m = 0 OR w.mode = 0; "                           \
-             "EXIT WHEN ahead > 20; END LOOP; "                                                    \
-             "fits := CASE m WHEN 0 THEN held = 0 WHEN 1 THEN NOT h.alone ELSE held + "            \
-             "ahead < p END; "                                                                     \
-             "IF fits AND NOT (stop AND m <> 2) AND swept <= 50 THEN "                             \
-             "IF m = 1 THEN tok := coalesce(l.token, nextval('@.token')); "                        \
-             "ELSE tok := nextval('@.token'); END IF; "                                            \
-             "IF m <> 2 AND tok IS DISTINCT FROM l.token THEN "                                    \
-             "UPDATE @.locks SET token = tok WHERE key = k; END IF; "                              \
-             "INSERT INTO @.stakes (key, owner, state, mode, permits, session, pid, who, "         \
-             "label, ttl, "                                                                        \
-             "token, since, until) VALUES (k, o, 1, m, p, sess, pg_backend_pid(), wh, "            \
-             "la, t, tok, now, "                                                                   \
-             "now + t * interval '1 ms') ON CONFLICT (key, owner) DO UPDATE SET state = "          \
-             "1, "                                                                                 \
-             "session = sess, pid = pg_backend_pid(), ttl = t, token = excluded.token, "           \
-             "since = now, "                                                                       \
-             "until = excluded.until, broken = NULL; "                                             \
-             "what := 'held'; IF m = 1 AND mine.state = 0 THEN PERFORM @.wake(k, now); "           \
-             "END IF; RETURN; "                                                                    \
-             "END IF; "                                                                            \
-             "SELECT " WHO(                                                                        \
-                 "s") " AS who, s.token, (extract(epoch FROM s.until - now) * "                    \
-                      "1000)::bigint AS "                                                          \
-                      "left_ms INTO w FROM @.stakes s WHERE s.key = k AND s.state = 1 "            \
-                      "ORDER BY s.until LIMIT 1; "                                                 \
-                      "holder := w.who; holder_token := w.token; left_ms := w.left_ms; "           \
-                      "IF swept > 50 THEN left_ms := 0; END IF; spot := ahead + 1; "               \
-                      "IF NOT q THEN what := 'busy'; "                                             \
-                      "IF mine.state = 0 THEN DELETE FROM @.stakes WHERE key = k AND "             \
-                      "owner = o; END IF; RETURN; "                                                \
-                      "END IF; what := 'queued'; "                                                 \
-                      "INSERT INTO @.stakes (key, owner, state, mode, permits, session, "          \
-                      "pid, who, label, ttl, "                                                     \
-                      "place, since, until) VALUES (k, o, 0, m, p, sess, "                         \
-                      "pg_backend_pid(), wh, la, t, "                                              \
-                      "nextval('@.token'), now, now + t * interval '1 ms') ON CONFLICT "           \
-                      "(key, owner) DO UPDATE SET "                                                \
-                      "session = sess, pid = pg_backend_pid(), ttl = t, until = "                  \
-                      "excluded.until; "                                                           \
-                      "END $f$; "
+    "wh text, la text, t bigint, q bool, OUT what text, OUT tok bigint, OUT holder text, OUT "     \
+    "holder_token bigint, OUT left_ms bigint, OUT spot int) LANGUAGE plpgsql AS $f$ DECLARE l "    \
+    "record; mine record; w record; h record; now timestamptz; held int; ahead int := 0; stop "    \
+    "bool := false; swept int := 0; fits bool; BEGIN LOOP SELECT * INTO l FROM @.locks WHERE "     \
+    "key = k FOR UPDATE; EXIT WHEN FOUND; INSERT INTO @.locks (key, name) VALUES (k, n) ON "       \
+    "CONFLICT DO NOTHING; END LOOP; now := clock_timestamp(); IF l.name <> n THEN what := "        \
+    "'taken'; RETURN; END IF; SELECT * INTO mine FROM @.stakes WHERE key = k AND owner = o; IF "   \
+    "mine.session > sess OR mine.state = 2 THEN what := 'late'; RETURN; END IF; IF mine.state "    \
+    "= 1 AND mine.until > now AND mine.broken IS NULL THEN UPDATE @.stakes SET until = now + t "   \
+    "* interval '1 ms', ttl = t, session = sess, pid = pg_backend_pid() WHERE key = k AND "        \
+    "owner = o; what := 'held'; tok := mine.token; RETURN; END IF; FOR pass IN 1..2 LOOP "         \
+    "SELECT count(*) FILTER (WHERE alive) AS n, coalesce(bool_or(mode = 0) FILTER (WHERE "         \
+    "alive), false) AS alone, coalesce(bool_or((mode = 2) <> (m = 2) OR permits <> p) FILTER "     \
+    "(WHERE alive), false) AS strange, count(*) FILTER (WHERE NOT alive AND state <> 0) AS "       \
+    "old, count(*) FILTER (WHERE state = 0 AND owner <> o) AS waits INTO h FROM (SELECT *, "       \
+    "state = 1 AND until > now AND owner <> o AS alive FROM @.stakes WHERE key = k) x; held := "   \
+    "h.n; EXIT WHEN h.old = 0 OR pass = 2; DELETE FROM @.stakes WHERE key = k AND state <> 0 "     \
+    "AND (until <= now OR owner = o); END LOOP; IF h.strange THEN what := 'kinds'; RETURN; END "   \
+    "IF; IF h.waits > 0 THEN FOR w IN SELECT * FROM @.stakes WHERE key = k AND state = 0 AND "     \
+    "(mine.place IS NULL OR place < mine.place) AND owner <> o ORDER BY place LOOP IF w.until "    \
+    "<= now OR NOT " ALIVE_W                                                                       \
+    " THEN DELETE FROM @.stakes WHERE key = k AND owner = w.owner; swept := swept + 1; EXIT "      \
+    "WHEN swept > 50; CONTINUE; END IF; IF (w.mode = 2) <> (m = 2) OR w.permits <> p THEN what "   \
+    ":= 'kinds'; RETURN; END IF; ahead := ahead + 1; stop := stop OR m = 0 OR w.mode = 0; EXIT "   \
+    "WHEN ahead > 20; END LOOP; END IF; fits := CASE m WHEN 0 THEN held = 0 WHEN 1 THEN NOT "      \
+    "h.alone ELSE held + ahead < p END; IF fits AND NOT (stop AND m <> 2) AND swept <= 50 THEN "   \
+    "IF m = 1 THEN tok := coalesce(l.token, nextval('@.token')); ELSE tok := "                     \
+    "nextval('@.token'); END IF; IF m <> 2 AND tok IS DISTINCT FROM l.token THEN UPDATE "          \
+    "@.locks SET token = tok WHERE key = k; END IF; INSERT INTO @.stakes (key, owner, state, "     \
+    "mode, permits, session, pid, who, label, ttl, token, since, until) VALUES (k, o, 1, m, p, "   \
+    "sess, pg_backend_pid(), wh, la, t, tok, now, now + t * interval '1 ms') ON CONFLICT (key, "   \
+    "owner) DO UPDATE SET state = 1, session = sess, pid = pg_backend_pid(), ttl = t, token = "    \
+    "excluded.token, since = now, until = excluded.until, broken = NULL; what := 'held'; IF m "    \
+    "= 1 AND mine.state = 0 THEN PERFORM @.wake(k, now); END IF; RETURN; END IF; SELECT " WHO_S    \
+    " AS who, s.token, (extract(epoch FROM s.until - now) * 1000)::bigint AS left_ms INTO w "      \
+    "FROM @.stakes s WHERE s.key = k AND s.state = 1 ORDER BY s.until LIMIT 1; holder := "         \
+    "w.who; holder_token := w.token; left_ms := w.left_ms; IF swept > 50 THEN left_ms := 0; "      \
+    "END IF; spot := ahead + 1; IF NOT q THEN what := 'busy'; IF mine.state = 0 THEN DELETE "      \
+    "FROM @.stakes WHERE key = k AND owner = o; END IF; RETURN; END IF; what := 'queued'; "        \
+    "INSERT INTO @.stakes (key, owner, state, mode, permits, session, pid, who, label, ttl, "      \
+    "place, since, until) VALUES (k, o, 0, m, p, sess, pg_backend_pid(), wh, la, t, "              \
+    "nextval('@.token'), now, now + t * interval '1 ms') ON CONFLICT (key, owner) DO UPDATE "      \
+    "SET session = sess, pid = pg_backend_pid(), ttl = t, until = excluded.until; END $f$; "
 
 #define RELEASE                                                                                    \
-    "CREATE OR REPLACE FUNCTION @.release(k bigint, o text, sess bigint, unsure bool, t bigint) "  \
-    "RETURNS bool LANGUAGE plpgsql AS $f$ DECLARE now timestamptz; mine record; BEGIN "            \
-    "PERFORM FROM @.locks WHERE key = k FOR UPDATE; now := clock_timestamp(); "                    \
-    "DELETE FROM @.stakes WHERE key = k AND owner = o AND session <= sess RETURNING * INTO mine; " \
-    "IF unsure THEN INSERT INTO @.stakes (key, owner, state, mode, permits, session, who, label, " \
-    "ttl, until) VALUES (k, o, 2, 0, 1, sess, '', '', t, now + t * interval '1 ms') "              \
-    "ON CONFLICT DO NOTHING; END IF; "                                                             \
-    "IF mine.state IS NOT NULL THEN PERFORM @.wake(k, now); END IF; "                              \
-    "RETURN coalesce(mine.state = 0 OR mine.state = 1 AND mine.until > now, false); END $f$; "
+    "CREATE OR REPLACE FUNCTION @.release(k bigint, o text, sess bigint, unsure bool, t "          \
+    "bigint) RETURNS bool LANGUAGE plpgsql AS $f$ DECLARE now timestamptz; mine record; BEGIN "    \
+    "PERFORM FROM @.locks WHERE key = k FOR UPDATE; now := clock_timestamp(); DELETE FROM "        \
+    "@.stakes WHERE key = k AND owner = o AND session <= sess RETURNING * INTO mine; IF unsure "   \
+    "THEN INSERT INTO @.stakes (key, owner, state, mode, permits, session, who, label, ttl, "      \
+    "until) VALUES (k, o, 2, 0, 1, sess, '', '', t, now + t * interval '1 ms') ON CONFLICT DO "    \
+    "NOTHING; END IF; IF mine.state IS NOT NULL AND EXISTS (SELECT FROM @.stakes WHERE key = k "   \
+    "AND state = 0) THEN PERFORM @.wake(k, now); END IF; RETURN coalesce(mine.state = 0 OR "       \
+    "mine.state = 1 AND mine.until > now, false); END $f$; "
 
 #define RENEW                                                                                      \
     "CREATE OR REPLACE FUNCTION @.renew(sess bigint, keys text, owners text, ttls text) "          \
@@ -152,9 +126,9 @@
     "s.owner; what := 'gone'; "                                                                    \
     "ELSE UPDATE @.stakes SET broken = by WHERE key = k AND owner = s.owner; what := 'asked'; "    \
     "END IF; PERFORM pg_notify('@_' || s.pid, k::text); "                                          \
-    "holder := " WHO("s") "; left_ms := (extract(epoch FROM s.until - now) * 1000)::bigint; "      \
-                          "RETURN NEXT; END LOOP; "                                                \
-                          "IF what = 'gone' THEN PERFORM @.wake(k, now); END IF; END $f$; "
+    "holder := " WHO_S "; left_ms := (extract(epoch FROM s.until - now) * 1000)::bigint; "         \
+    "RETURN NEXT; END LOOP; "                                                                      \
+    "IF what = 'gone' THEN PERFORM @.wake(k, now); END IF; END $f$; "
 
 const char *const pg_lease_statements[SQL_STATEMENTS] = {
     [SQL_ENLIST] = "SELECT x.n, pg_advisory_lock(hashtext('@'), (x.n % 2147483647)::int) "
@@ -172,9 +146,8 @@ const char *const pg_lease_statements[SQL_STATEMENTS] = {
         "CASE WHEN s.state = 1 THEN (extract(epoch FROM s.until - clock_timestamp()) * "
         "1000)::bigint END, s.permits, s.pid, s.broken FROM @.locks l JOIN @.stakes s USING (key) "
         "WHERE CASE WHEN $2 = '1' THEN starts_with(l.name, $1) ELSE l.name = $1 END AND "
-        "s.until > clock_timestamp() AND (s.state = 1 OR s.state = 0 AND " ALIVE(
-            "s") ") "
-                 "ORDER BY l.name COLLATE \"C\", spot",
+        "s.until > clock_timestamp() AND (s.state = 1 OR s.state = 0 AND " ALIVE_S ") "
+        "ORDER BY l.name COLLATE \"C\", spot",
 };
 
 const char *const pg_lease_tables[] = {

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { CALM_MS = 20 };
+
 struct sql_bid *sql_bid_new(struct snib__claim *claim)
 {
     struct sql *s = sql_of(claim->session);
@@ -32,17 +34,25 @@ struct sql_bid *sql_bid_new(struct snib__claim *claim)
     return b;
 }
 
-static bool is_standing(const struct sql_bid *b)
+/* What is held for a while is watched, so that its end is told at once. Whoever takes and gives
+ * back all the time wakes nobody for that. */
+void sql_bids_watch(struct sql *s, int64_t now_ns)
 {
-    return b->phase >= SQL_ENTERING && b->phase <= SQL_HOLDING;
+    int64_t calm_ns = s->stirred_ns + CALM_MS * SNIB__MS;
+    s->session->attend = s->held > 0 && now_ns >= calm_ns;
+    s->session->wake_ns = s->held > 0 && !s->session->attend ? calm_ns : 0;
 }
 
 void sql_bid_phase(struct sql_bid *b, enum sql_phase phase)
 {
-    b->sql->standing -= is_standing(b);
+    struct sql *s = b->sql;
+    bool was = b->phase == SQL_HOLDING, is = phase == SQL_HOLDING;
     b->phase = phase;
-    b->sql->standing += is_standing(b);
-    b->sql->session->attend = b->sql->standing > 0;
+    if (was != is) {
+        s->held += is ? 1 : (size_t)-1;
+        s->stirred_ns = snib__now().boot_ns;
+        sql_bids_watch(s, s->stirred_ns);
+    }
 }
 
 void sql_bid_leave(struct sql_bid *b)
@@ -78,7 +88,7 @@ void sql_bid_rest(struct sql_bid *b)
         b->undoing = false;
         b->sql->session->undoing--;
     }
-    if (!b->claim && !b->asking) {
+    if (!b->claim && !b->asking && !b->looking) {
         snib__list_remove(&b->in_owing);
         snib__list_remove(&b->in_all);
         free(b);
@@ -152,10 +162,9 @@ void sql_bid_busy(struct sql_bid *b)
 
 void sql_bids_close(struct sql *s)
 {
-    while (!snib__list_empty(&s->bids)) {
-        struct sql_bid *b = SNIB__OF(s->bids.after, struct sql_bid, in_all);
-        snib__list_remove(&b->in_all);
-        free(b);
+    for (struct snib__list *l = s->bids.after, *after; l != &s->bids; l = after) {
+        after = l->after;
+        free(SNIB__OF(l, struct sql_bid, in_all));
     }
     snib__table_free(&s->keys);
 }

@@ -26,6 +26,7 @@ void sql_bid_queued(struct sql_bid *);
 /* The last word about the claim; nothing, if it is not owed. */
 void sql_bid_released(struct sql_bid *, enum snib__status, const char *why);
 
+void sql_bids_watch(struct sql *, int64_t now_ns); /* sets `attend` and `wake_ns` */
 void sql_bids_close(struct sql *);
 
 #endif

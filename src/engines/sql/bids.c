@@ -40,10 +40,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES_MOST = 6 };
+enum { TRIES_MOST = 6, LOOKS_MOST = 50 };
 
 static void begin(struct sql_bid *);
 static void wait_for_it(struct sql_bid *);
+static void on_sight(struct sql_request *, const char *const columns[SQL_COLUMNS]);
+static void on_looked(struct sql_request *, enum sql_outcome);
 
 /* ---- Bids ------------------------------------------------------------------------------- */
 
@@ -54,12 +56,13 @@ static void ask(struct sql_bid *b, enum sql_statement statement)
 {
     struct sql_request *r = &b->request;
     struct sql *s = b->sql;
-    bool brief = statement == SQL_WAIT || statement == SQL_UNLOCK;
+    bool brief = statement == SQL_UNLOCK;
+    bool bare = statement == SQL_SETUP || statement == SQL_PROVE;
     *r = (struct sql_request){.statement = statement,
                               .link = &b->strand->link,
-                              .count = statement == SQL_SETUP ? 0
-                                       : brief                ? 2
-                                                              : 6,
+                              .count = bare    ? 0
+                                       : brief ? 2
+                                               : 6,
                               .row = row_of,
                               .ended = ended,
                               .parameters = {b->key, brief ? b->mode : b->name, b->mode,
@@ -67,7 +70,7 @@ static void ask(struct sql_bid *b, enum sql_statement statement)
     b->asking = true;
     b->answered = b->got = false;
     b->sent = true;
-    if (statement == SQL_TRY || statement == SQL_TOOK) {
+    if (statement == SQL_TRY || statement == SQL_WAIT || statement == SQL_TOOK) {
         b->token = 0;
     }
     s->driver->send(r);
@@ -234,6 +237,10 @@ static void row_of(struct sql_request *r, const char *const columns[SQL_COLUMNS]
         snprintf(b->holder, sizeof b->holder, "%s", columns[2] ? columns[2] : "");
         b->holder_token = columns[3] ? strtoull(columns[3], NULL, 10) : 0;
         break;
+    case SQL_WAIT:
+        b->got = columns[0] && columns[0][0] == '1';
+        token = columns[1];
+        break;
     case SQL_TOOK:
         token = columns[0];
         break;
@@ -309,6 +316,72 @@ static void on_unlocked(struct sql_bid *b)
     sql_bid_rest(b);
 }
 
+/* Sent is not yet in line: who is told that it waits must be before whoever comes then. */
+static void look(struct sql_bid *b)
+{
+    struct sql *s = b->sql;
+    struct sql_strand *main = s->looks && b->looks++ < LOOKS_MOST ? sql_strand_main(s) : NULL;
+    if (!main || b->looking) {
+        sql_bid_queued(b);
+        return;
+    }
+    snprintf(b->number, sizeof b->number, "%lu", b->strand->link.number);
+    b->look = (struct sql_request){.statement = SQL_STANDS,
+                                   .link = &main->link,
+                                   .count = 1,
+                                   .parameters = {b->number},
+                                   .row = on_sight,
+                                   .ended = on_looked};
+    b->looking = true;
+    b->seen = false;
+    s->driver->send(&b->look);
+}
+
+static void on_sight(struct sql_request *r, const char *const columns[SQL_COLUMNS])
+{
+    (void)columns;
+    SNIB__OF(r, struct sql_bid, look)->seen = true;
+}
+
+static void on_looked(struct sql_request *r, enum sql_outcome outcome)
+{
+    struct sql_bid *b = SNIB__OF(r, struct sql_bid, look);
+    b->looking = false;
+    if (!b->claim && b->phase == SQL_IDLE) {
+        sql_bid_rest(b);
+    } else if (b->phase == SQL_WAITING && b->owes_attempt) {
+        if (b->seen || outcome != SQL_ANSWERED) {
+            sql_bid_queued(b);
+        } else {
+            look(b);
+        }
+    }
+}
+
+static void take(struct sql_bid *b)
+{
+    if (b->token == 0) {
+        undo(b, SQL_REFUSED, SNIB_EINVAL, "another name has the same key there: take another name");
+    } else {
+        b->since = b->request.sent;
+        hold(b);
+    }
+}
+
+/* The lock is ours. The server counts the silence of this link from now on, and we from before the
+ * wait was sent: as long as that is recent it is proof enough. */
+static void on_waited(struct sql_bid *b)
+{
+    int64_t age_ns = snib__elapsed_ns(b->request.sent, snib__now());
+    if (b->got && (b->token == 0 || age_ns < b->strand->link.idle_ms * SNIB__MS / 3)) {
+        take(b);
+        return;
+    }
+    enum sql_statement next = b->got ? SQL_PROVE : SQL_TOOK;
+    sql_bid_phase(b, SQL_TAKING);
+    ask(b, next);
+}
+
 static void on_answered(struct sql_bid *b)
 {
     switch (b->phase) {
@@ -334,20 +407,14 @@ static void on_answered(struct sql_bid *b)
     case SQL_ENTERING:
         sql_bid_phase(b, SQL_WAITING);
         ask(b, SQL_WAIT);
-        sql_bid_queued(b);
+        b->looks = 0;
+        look(b);
         return;
     case SQL_WAITING:
-        sql_bid_phase(b, SQL_TAKING);
-        ask(b, SQL_TOOK);
+        on_waited(b);
         return;
     case SQL_TAKING:
-        if (b->token == 0) {
-            undo(b, SQL_REFUSED, SNIB_EINVAL,
-                 "another name has the same key there: take another name");
-            return;
-        }
-        b->since = b->request.sent;
-        hold(b);
+        take(b);
         return;
     case SQL_LEAVING:
         on_unlocked(b);

@@ -54,11 +54,14 @@
  */
 enum sql_statement {
     /* mode=session */
-    SQL_TRY,    /* key, name, mode, who, label, ttl_ms -> got, token, holder, holder's token.
-                 * Takes the lock if it is free, draws the token and notes the holder, all in one.
-                 * got and no token: the key is another name's: the core gives the lock back. */
-    SQL_ENTER,  /* key, name, mode, who, label, ttl_ms: notes who is about to wait */
-    SQL_WAIT,   /* key, mode: returns when the lock is this link's */
+    SQL_TRY,   /* key, name, mode, who, label, ttl_ms -> got, token, holder, holder's token.
+                * Takes the lock if it is free, draws the token and notes the holder, all in one.
+                * got and no token: the key is another name's: the core gives the lock back. */
+    SQL_ENTER, /* key, name, mode, who, label, ttl_ms: notes who is about to wait */
+    SQL_WAIT,  /* as SQL_TRY -> noted, token: returns when the lock is this link's. Noted: the token
+                * was drawn with it (none: as in SQL_TRY); else SQL_TOOK follows. */
+    SQL_STANDS, /* link number -> a row, if that link's SQL_WAIT is in the server's queue by now.
+                 * Only asked if sql->looks. */
     SQL_TOOK,   /* as SQL_TRY -> token: after a wait: draws the token, notes the holder */
     SQL_UNLOCK, /* key, mode -> freed: false: this link did not have it */
     SQL_PROVE,  /* none -> key, token, by whom: a row for each lock of this link that somebody has

@@ -67,14 +67,10 @@ static struct sql_bid *bid_of(struct snib__claim *claim)
 
 static void set_phase(struct sql_bid *b, enum sql_phase phase)
 {
-    struct sql *s = b->sql;
-    s->standing -= b->phase != SQL_IDLE;
-    b->phase = phase;
-    s->standing += b->phase != SQL_IDLE;
-    s->session->attend = s->standing > 0;
+    sql_bid_phase(b, phase);
     snib__list_remove(&b->in_waiting);
     if (phase == SQL_WAITING) {
-        snib__list_append(&s->waiting, &b->in_waiting);
+        snib__list_append(&b->sql->waiting, &b->in_waiting);
     }
 }
 

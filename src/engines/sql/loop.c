@@ -89,10 +89,12 @@ void sql_drive(struct snib__session *session, int64_t until_ns)
         int64_t next = s->lease ? sql_leases_keep_time(s, now_ns) : sql_bids_keep_time(s, now_ns);
         next = least(next, sql_queries_keep_time(s, now_ns));
         next = least(next, sql_strands_keep_time(s, now_ns));
+        sql_bids_watch(s, now_ns);
         if (now_ns >= until_ns) {
             return;
         }
         size_t n = sql_strands_poll(s, fds, SNIB__SLEEP_MOST);
+        next = session->wake_ns ? least(next, session->wake_ns) : next;
         if (snib__sleep(session, fds, n, least(until_ns, next))) {
             return;
         }

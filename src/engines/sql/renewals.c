@@ -231,9 +231,8 @@ int64_t sql_renewals_keep_time(struct sql *s, int64_t now_ns)
 
 void sql_renewals_close(struct sql *s)
 {
-    while (!snib__list_empty(&s->renewals)) {
-        struct sql_renewal *renewal = SNIB__OF(s->renewals.after, struct sql_renewal, place);
-        snib__list_remove(&renewal->place);
-        free(renewal);
+    for (struct snib__list *l = s->renewals.after, *after; l != &s->renewals; l = after) {
+        after = l->after;
+        free(SNIB__OF(l, struct sql_renewal, place));
     }
 }

@@ -43,7 +43,7 @@ enum sql_phase {
     SQL_MAKING,   /* SQL_SETUP */
     SQL_ENTERING, /* SQL_ENTER */
     SQL_WAITING,  /* SQL_WAIT; the core was told QUEUED */
-    SQL_TAKING,   /* SQL_TOOK: the lock is ours, and proved by that */
+    SQL_TAKING,   /* SQL_TOOK or SQL_PROVE: the lock is ours, and proved by that */
     SQL_HOLDING,
     SQL_LEAVING /* SQL_UNLOCK */
 };
@@ -60,7 +60,11 @@ struct sql_bid {
     struct snib__list in_broken; /* asked to give up, and not gone */
     enum sql_phase phase;
     struct sql_request request;
-    bool asking; /* it is under way */
+    bool asking;             /* it is under way */
+    struct sql_request look; /* SQL_STANDS */
+    bool looking, seen;      /* that is; and has found it */
+    int looks;
+    char number[24];
     bool owes_attempt, owes_renewal, owes_release;
     bool queued;   /* the last answer was QUEUED */
     bool sent;     /* something may be at the server, or may have been */
@@ -108,6 +112,7 @@ struct sql {
     const char *name, *where;
     const struct sql_strand_upcalls *told;
     bool lease;   /* mode=lease */
+    bool looks;   /* the dialect has SQL_STANDS */
     size_t hosts; /* that are tried in turn */
     size_t max_extra;
 
@@ -123,7 +128,8 @@ struct sql {
     struct snib__table keys;
     struct snib__list bids; /* all */
     struct snib__list owing, broken, wanting;
-    size_t standing; /* bids that hold or wait: the sockets are watched for them */
+    size_t held;        /* bids that hold: the sockets are watched for them */
+    int64_t stirred_ns; /* when that number last changed */
     struct snib__list queries;
     struct snib__list waiting, renewals; /* mode=lease */
 };
