@@ -178,8 +178,8 @@ struct snib__claim {
      * lock is lost it becomes false: an engine that renews by itself keeps nothing alive. */
     bool listens;
     /* Random, never shown; zero if engine->nameless. An engine that starts over inside of a claim,
-     * because it gave back what it had, draws another one here. What is derived from it and does not give it
-     * away (a hash, the name of a node) may be shown. */
+     * because it gave back what it had, draws another one here. What is derived from it and does
+     * not give it away (a hash, the name of a node) may be shown. */
     unsigned char owner[16];
     void *state; /* engine->claim_size bytes, zeroed before the first attempt */
 

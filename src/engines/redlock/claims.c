@@ -19,6 +19,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define GONE_NS (500 * SNIB__MS) /* silent for so long: it is not waited for */
+
 /* ---- Submitting ------------------------------------------------------------------------- */
 
 void snib__redlock_claim(struct snib__claim *claim)
@@ -70,7 +72,7 @@ static void consider_release(struct snib__redlock *r, struct snib__redlock_bid *
     unsigned quorum = snib__redlock_quorum(r), outstanding = 0, awaited = 0;
     for (unsigned i = 0; i < r->count; i++) {
         outstanding += b->owed[i] != NULL;
-        awaited += b->owed[i] && !r->servers[i].silent;
+        awaited += b->owed[i] && !snib__server_is_gone(&r->servers[i], GONE_NS);
     }
     unsigned open = b->unheard + (late ? outstanding : 0);
     bool most = b->freed >= quorum || (!b->was_held && b->freed + b->unfreed >= quorum);
@@ -118,7 +120,7 @@ void snib__redlock_release(struct snib__claim *claim)
     b->renewing = b->by_itself = false;
     b->submitting = true;
     b->again_ns = SNIB__NEVER;
-    b->extended = false;
+    b->agains = 0;
     b->due_ns = snib__redlock_due_ns(r);
     (void)snib__redlock_enlist(r, b); /* without memory the debts answer it */
     snib__redlock_id(b, id);
@@ -296,9 +298,9 @@ static void on_time(struct snib__redlock *r, struct snib__redlock_bid *b, int64_
                 snib__server_unheard(&r->servers[i], "no answer in time");
             }
         }
-        bool late = b->extended;
-        b->extended = true;
-        b->due_ns = snib__later(now_ns, r->session->timeout_ms * SNIB__MS);
+        bool late = b->agains == 2; /* first those that are slow, then those that are needed */
+        int64_t timeout_ns = r->session->timeout_ms * SNIB__MS;
+        b->due_ns = snib__later(now_ns, b->agains++ == 0 ? GONE_NS : timeout_ns);
         snib__redlock_rearm(r, b);
         consider_release(r, b, late); /* it may be gone */
         return;

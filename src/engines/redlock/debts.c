@@ -203,8 +203,10 @@ void snib__redlock_debts_close(struct snib__redlock *r)
 {
     struct snib__list *lists[] = {&r->debts, &r->owing};
     for (size_t i = 0; i < 2; i++) {
-        while (!snib__list_empty(lists[i])) {
-            forget(SNIB__OF(lists[i]->after, struct snib__redlock_debt, in_session));
+        struct snib__list *after;
+        for (struct snib__list *l = lists[i]->after; l != lists[i]; l = after) {
+            after = l->after;
+            forget(SNIB__OF(l, struct snib__redlock_debt, in_session));
         }
     }
 }

@@ -133,7 +133,7 @@ void snib__servers_explain(char *out, size_t size, const struct snib__redlock *r
     }
     out[0] = '\0';
     /* All the addresses, and of the reasons what there is room for. */
-    for (unsigned i = 0; i < r->count && used < size; i++) {
+    for (unsigned i = 0; i < r->count && used < size && shown < count; i++) {
         const struct snib__server *s = &r->servers[i];
         if (!missing[i]) {
             continue;
