@@ -166,7 +166,7 @@ static double median(double values[ROUNDS])
 int main(void)
 {
     char url[200];
-    double three[ROUNDS], one[ROUNDS], ratios[ROUNDS];
+    double three[ROUNDS] = {0}, one[ROUNDS] = {0}, ratios[ROUNDS] = {0};
     snib *cluster, *alone;
     first_port = 20000 + (int)getpid() % 10000;
     for (int i = 0; i < SERVERS; i++) {
