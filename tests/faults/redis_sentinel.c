@@ -103,7 +103,7 @@ TEST_LIMIT(who_waits_when_the_master_dies_is_served_by_the_next_one, 150)
     helpers_spawn(waiter, 1);
     snib *client = client_of(url);
     snib_lease *lease = take(client, "report", NULL);
-    group_do(group.nodes[0].port, "WAIT 2 5000");
+    group_await_copies(&group);
     redisContext *raw = raw_open(group.nodes[0].port);
     check_flag_set(&waiter->go);
     await_line(raw, "report", 1);

@@ -290,7 +290,7 @@ TEST_LIMIT(a_lease_that_ended_is_not_renewed_in_a_copy_that_lags, 90)
     group_await_replicas(group.nodes[0].port, 2);
     snib *client = client_at(door.port, "wait=majority");
     snib_lease *lease = take(client, "report", NULL);
-    group_do(group.nodes[0].port, "WAIT 2 5000");
+    group_await_copies(&group);
     proxy_set(&slow, PROXY_TO_CLIENT, PROXY_STALL, 0); /* the copy has the lease, and no more */
     proxy_set(&door, PROXY_BOTH, PROXY_STALL, 0);
     snib *second = client_at(group.nodes[0].port, "wait=majority");
@@ -347,7 +347,7 @@ TEST_LIMIT(a_lease_is_renewed_in_the_quarantine_and_nobody_else_is_let_in, 90)
     at(url, door.port, "wait=majority");
     snib *client = client_of(url);
     snib_lease *lease = take(client, "report", NULL);
-    group_do(group.nodes[0].port, "WAIT 2 5000");
+    group_await_copies(&group);
     group_promote(&group, 1);
     group_follow(&group, 0, 1);
     group_follow(&group, 2, 1);

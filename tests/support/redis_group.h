@@ -217,6 +217,30 @@ GROUP_MAY_BE_UNUSED static void group_settle(struct redis_group *g)
     CHECK(check_until(group_is_settled, g, 2 * GROUP_PATIENCE_MS));
 }
 
+struct group_offset {
+    struct redis_group *group;
+    long long offset;
+};
+
+static bool group_has_copied(void *arg)
+{
+    const struct group_offset *goal = arg;
+    for (int i = 1; i < goal->group->wish.nodes; i++) {
+        if (group_info(goal->group->nodes[i].port, "slave_repl_offset") < goal->offset) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Waits until all replicas of the first node have what it has now. (WAIT would not: it looks at
+ * what its own connection has written.) */
+GROUP_MAY_BE_UNUSED static void group_await_copies(struct redis_group *g)
+{
+    struct group_offset goal = {g, group_info(g->nodes[0].port, "master_repl_offset")};
+    CHECK(check_until(group_has_copied, &goal, GROUP_PATIENCE_MS));
+}
+
 /* ---- Starting --------------------------------------------------------------------------- */
 
 /* By hand: a replica of that node, or a master. */

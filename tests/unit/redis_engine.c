@@ -300,7 +300,7 @@ TEST_LIMIT(what_has_ended_is_renewed_at_the_same_master_only, 90)
     check_sleep_ms(1000); /* its end */
     CHECK_INT(renew(&claim), ==, SNIB__HELD);
 
-    group_do(group.nodes[0].port, "WAIT 2 5000");
+    group_await_copies(&group);
     group_promote(&group, 1);
     group_follow(&group, 0, 1);
     group_follow(&group, 2, 1);
