@@ -4,7 +4,8 @@
  */
 #include "engines/engine.h"
 
-extern const struct snib__engine snib__engine_file, snib__engine_zookeeper;
+extern const struct snib__engine snib__engine_file, snib__engine_redlock, snib__engine_zookeeper;
 
 const struct snib__engine snib__engine_file = {.scheme = "file", .aliases = ""};
+const struct snib__engine snib__engine_redlock = {.scheme = "redlock", .aliases = ""};
 const struct snib__engine snib__engine_zookeeper = {.scheme = "zookeeper", .aliases = ""};
