@@ -345,6 +345,29 @@ TEST(of_four_servers_three_are_needed)
     snib_close(client);
 }
 
+static int note_finding(const snib_finding *finding, void *arg)
+{
+    char *all = arg;
+    size_t used = strlen(all);
+    snprintf(all + used, 4000 - used, "%s: %s\n", finding->about, finding->text);
+    return 0;
+}
+
+TEST(the_doctor_counts_a_dead_server_and_still_states_the_promise)
+{
+    char found[4000] = "", dead[40];
+    start_servers();
+    snprintf(dead, sizeof dead, "127.0.0.1:%d", servers[2].port);
+    server_kill(&servers[2]);
+    snib *client = client_of(cluster(""));
+    CHECK_INT(snib_examine(client, note_finding, found, NULL), ==, SNIB_OK);
+    const char *at = strstr(found, dead);
+    CHECK(at != NULL && strstr(at + 1, dead) == NULL);
+    CHECK(strstr(found, "majority: 4 of 5 servers vote, 3 are needed: 1 can be spared\n") != NULL);
+    CHECK(strstr(found, "promise: one holder per lock while a majority of the 5 servers") != NULL);
+    snib_close(client);
+}
+
 /* ---- Servers that may have forgotten ---------------------------------------------------- */
 
 TEST(restarted_servers_do_not_vote_and_a_wait_for_them_is_explained)
