@@ -543,8 +543,6 @@ void snib__redlock_attempt_late(struct snib__redlock *r, struct snib__redlock_bi
     bool lacks =
         b->phase == SNIB__REDLOCK_AGREEING || snib__round_verdict(&b->round) != SNIB__GRANTED;
     bool extends = !b->extended && b->lead == r->count && lacks;
-    bool alone = b->round.seats[b->first].state == SNIB__SEAT_HAS ||
-                 snib__round_count(&b->round, SNIB__SEAT_BUSY) == 0;
     b->due_ns = SNIB__NEVER;
     for (unsigned i = 0; i < r->count; i++) {
         struct snib__seat *seat = &b->round.seats[i];
@@ -555,10 +553,11 @@ void snib__redlock_attempt_late(struct snib__redlock *r, struct snib__redlock_bi
             seat->declines = agrees && !extends;
         }
     }
-    if (extends) { /* without them there is nothing to be had */
+    if (extends) { /* without them there is nothing to be had; one who only tries is not
+                    * told "busy" because a server is slow */
         b->extended = true;
-        b->due_ns = alone && !b->claim->may_queue ? snib__redlock_long_due_ns(r)
-                                                  : snib__later(snib__now().boot_ns, GONE_NS);
+        b->due_ns = !b->claim->may_queue ? snib__redlock_long_due_ns(r)
+                                         : snib__later(snib__now().boot_ns, GONE_NS);
         return;
     }
     snib__round_late(&b->round);
