@@ -183,6 +183,13 @@ static void deny(struct snib__redlock *r, struct snib__redlock_bid *b)
         return;
     }
     snib__redlock_give_back(r, b);
+    if (busy == 0 && !b->claim->may_queue) { /* nobody else was seen: it is not told "held" */
+        struct snib__result unknown = {.status = SNIB__UNKNOWN,
+                                       .reason = "the servers were too slow to agree"};
+        set_idle(r, b);
+        answer(b, &unknown);
+        return;
+    }
     answer_busy(r, b, has > 0);
 }
 
@@ -220,6 +227,7 @@ static void settle_token(struct snib__redlock *r, struct snib__redlock_bid *b)
     if (b->phase == SNIB__REDLOCK_ASKING) {
         b->token = snib__round_token(&b->round);
         b->phase = SNIB__REDLOCK_AGREEING;
+        b->extended = false; /* slow servers are waited for here as before */
         b->due_ns = snib__redlock_due_ns(r);
         for (unsigned i = 0; fenced(r) && i < r->count; i++) {
             const struct snib__seat *seat = &b->round.seats[i];
