@@ -187,7 +187,8 @@ static void measure_handover(MYSQL *db)
         wait(NULL);
     }
     qsort(board->took_ns, HANDOVERS, sizeof board->took_ns[0], compare);
-    double took = (double)board->took_ns[HANDOVERS / 2], trip = measure_median(trips);
+    int64_t median_ns = board->took_ns[HANDOVERS / 2];
+    double took = (double)median_ns, trip = measure_median(trips);
     printf("%-58s %10.0f %7.2f\n", "hand-over among 8, in round trips", took, took / trip);
     munmap(board, sizeof *board);
 }
