@@ -217,14 +217,20 @@ static void on_busy(struct snib__redis *r, struct snib__bid *b, const struct sni
     answer(b, &busy);
 }
 
-/* The server was in no state to grant anything: give it back, and go on under another id. */
+/* The server was in no state to grant anything: give it back, and go on under another id. What is
+ * still under way has the former one, which the release makes void: "yours" would be said of
+ * something that is another's by now. */
 static void undo(struct snib__redis *r, struct snib__bid *b)
 {
     unsigned char id[SNIB__ID_SIZE];
     snib__bid_id(b, id);
+    if (b->under_way > 0) {
+        snib__bid_note_loose(b, b->not_after_ms);
+    }
     (void)snib__debts_add(r, b->claim->name, id, b->loose_ms, false);
     b->life++;
     b->loose_ms = 0;
+    b->undone_turn = b->turn;
 }
 
 static void on_kind(struct snib__redis *r, struct snib__bid *b, unsigned permits)

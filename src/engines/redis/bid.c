@@ -16,6 +16,20 @@ void snib__bid_id(const struct snib__bid *b, unsigned char out[SNIB__ID_SIZE])
     out[sizeof b->claim->owner] = b->life;
 }
 
+bool snib__bid_has_undone(const struct snib__bid *b, const struct snib__redis_call *call)
+{
+    return call->kind == SNIB__CALL_ATTEMPT && call->turn <= b->undone_turn;
+}
+
+void snib__bid_note_loose(struct snib__bid *b, int64_t not_after_ms)
+{
+    if (not_after_ms == 0) {
+        b->loose_ms = -1;
+    } else if (b->loose_ms >= 0 && not_after_ms > b->loose_ms) {
+        b->loose_ms = not_after_ms;
+    }
+}
+
 /* ---- By owner --------------------------------------------------------------------------- */
 
 /* Random already: any of its bits will do. */
