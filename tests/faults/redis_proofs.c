@@ -31,12 +31,12 @@ static bool has_said(void *arg)
     return proxy_counts(said->proxy).from_client >= said->bytes;
 }
 
-static void patient_at(char url[512], int port)
+static snib *patient_at(int port, const char *parameters)
 {
-    snprintf(url, 512,
-             "redis://127.0.0.1:%d?ttl=%dms&max-lease=%dms&timeout=20s&wait=majority"
-             "&wait-timeout=100ms",
-             port, lease_ms, lease_ms);
+    char url[512];
+    snprintf(url, 512, "redis://127.0.0.1:%d?ttl=%dms&max-lease=%dms&timeout=20s&%s", port,
+             lease_ms, lease_ms, parameters);
+    return client_of(url);
 }
 
 static bool is_granted(void *lease)
@@ -49,7 +49,6 @@ static bool is_granted(void *lease)
 TEST_LIMIT(an_answer_from_before_a_grant_was_given_back_does_not_count, 90)
 {
     struct detour detour;
-    char url[512];
     snib_options options = SNIB_OPTIONS;
     _Atomic(snib_lease *) granted = NULL;
     lease_ms = HAND_OVER_MS; /* less is left of longer ones than is believed without asking */
@@ -57,8 +56,8 @@ TEST_LIMIT(an_answer_from_before_a_grant_was_given_back_does_not_count, 90)
     int port = group.nodes[0].port;
     detour_start(&detour, port);
     struct helper *second = rival_at(port);
-    patient_at(url, detour.door.port);
-    snib *client = client_at(port, "wait=majority"), *first = client_of(url);
+    snib *client = client_at(port, "wait=majority");
+    snib *first = patient_at(detour.door.port, "wait=majority&wait-timeout=100ms");
     snib_lease *lease = take(client, "report", NULL);
     redisContext *raw = raw_open(port);
     CHECK_INT(try_it(first, "report", NULL), ==, SNIB_EBUSY); /* on a connection for commands */
@@ -92,5 +91,70 @@ TEST_LIMIT(an_answer_from_before_a_grant_was_given_back_does_not_count, 90)
     give(&lease);
     redisFree(raw);
     snib_close(first);
+    snib_close(client);
+}
+
+/* ---- Who granted it --------------------------------------------------------------------- */
+
+struct blocked {
+    int port;
+    long long clients;
+};
+
+static bool are_blocked(void *arg)
+{
+    const struct blocked *b = arg;
+    return group_info(b->port, "blocked_clients") >= b->clients;
+}
+
+static bool is_held(void *raw)
+{
+    return raw_state(raw, "report", STATE_HOLDERS) == 1;
+}
+
+static void want(snib *client, const char *name, _Atomic(snib_lease *) *granted)
+{
+    snib_options options = SNIB_OPTIONS;
+    snib_error error = {0};
+    options.flags = SNIB_RETRY;
+    CHECK_OK(snib_acquire_async(NULL, client, name, &options, note_grant, granted, &error),
+             error.message);
+}
+
+/* What the master granted waits for its turn to be proven when both connections break. They come
+ * back to a replica, which is promoted before it is asked. */
+TEST_LIMIT(what_one_server_granted_is_not_proven_by_another, 90)
+{
+    struct proxy door;
+    _Atomic(snib_lease *) other = NULL, granted = NULL;
+    lease_ms = LONG_LEASE_MS;
+    group_start(&group, &(struct group_wish){.nodes = 3});
+    int old = group.nodes[0].port, new = group.nodes[1].port;
+    proxy_start(&door, old);
+    group_follow(&group, 2, 1);
+    group_await_replicas(new, 1);
+    group_do(new, "REPLICAOF 127.0.0.1 1"); /* a replica of nobody */
+    snib *client = patient_at(door.port, "wait=1&wait-timeout=10s&quarantine=no");
+    redisContext *raw = raw_open(old), *there = raw_open(new);
+    want(client, "other", &other);
+    struct blocked waits = {old, 1}, paused = {new, 2};
+    CHECK(check_until(are_blocked, &waits, PATIENCE_MS));
+    want(client, "report", &granted);
+    CHECK(check_until(is_held, raw, PATIENCE_MS));
+    group_do(new, "CLIENT PAUSE 600000 WRITE"); /* it greets, and does nothing */
+    proxy_target(&door, new);
+    proxy_cut(&door, PROXY_RESET);
+    CHECK(check_until(are_blocked, &paused, PATIENCE_MS));
+    group_promote(&group, 1);
+    group_do(new, "CLIENT UNPAUSE");
+    CHECK(check_until(is_granted, &granted, PATIENCE_MS));
+    CHECK(is_held(there));
+    snib_lease *lease = atomic_load(&granted);
+    give(&lease);
+    CHECK(check_until(is_granted, &other, PATIENCE_MS));
+    lease = atomic_load(&other);
+    give(&lease);
+    redisFree(raw);
+    redisFree(there);
     snib_close(client);
 }

@@ -6,7 +6,8 @@
  * what is granted meanwhile is in the next. A batch is a script that writes something (tick.lua)
  * and a WAIT behind it. All that the batch is about was executed before the tick, by the same
  * server: replicas that have the tick have that, too. That it is the same server is seen by the
- * run that both connections greeted.
+ * run that was greeted on the connection where it was granted, which each proof remembers: the
+ * connection of now may be to another.
  *
  * The epoch (wait=majority). A master's data has the replication id under which it grants. A server
  * that finds another one there, or none, was promoted or restarted: its copy may lack leases that
@@ -104,13 +105,13 @@ static void judge(struct snib__witness *w, struct snib__proof *p, enum snib__ver
     w->upcalls->judged(w, p, verdict);
 }
 
-/* Those of the present batch. */
+/* Those of the present batch. Until all are, nobody begins the next one. */
 static void judge_all(struct snib__witness *w, enum snib__verdict verdict)
 {
-    set_under_way(w, false);
     while (!snib__list_empty(&w->batch)) {
         judge(w, SNIB__OF(w->batch.after, struct snib__proof, in_witness), verdict);
     }
+    set_under_way(w, false);
 }
 
 static void unheard(struct snib__witness *w, const char *why)
@@ -292,10 +293,34 @@ static void on_confirmed(struct snib__witness *w)
     judge_quarantined(w, false);
 }
 
-/* Is what this connection says about the server that granted? */
+/* What another server granted, this one knows nothing of. */
+static struct snib__proof *first_stranger(struct snib__witness *w)
+{
+    for (struct snib__list *l = w->batch.after; l != &w->batch; l = l->after) {
+        struct snib__proof *p = SNIB__OF(l, struct snib__proof, in_witness);
+        if (strcmp(p->run, w->greeting.fitness.run_id) != 0) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static void judge_strangers(struct snib__witness *w)
+{
+    struct snib__proof *p;
+    while ((p = first_stranger(w)) != NULL) {
+        snprintf(w->why, sizeof w->why, "wait=%s: %s", w->rule.word,
+                 p->run[0] ? "this is another server than the one that granted it"
+                           : "it is not known which server granted it");
+        judge(w, p, SNIB__VERDICT_UNHEARD);
+    }
+}
+
+/* Is what this connection says about the server that grants? */
 static bool is_elsewhere(struct snib__witness *w)
 {
     const char *run = w->upcalls->run(w), *own = w->greeting.fitness.run_id;
+    judge_strangers(w);
     if (run[0] && strcmp(run, own) == 0) {
         return false;
     }
@@ -394,6 +419,7 @@ void snib__witness_prove(struct snib__witness *w, struct snib__proof *p)
 {
     snib__witness_drop(p); /* a batch that is under way says nothing of what came after it */
     p->pending = true;
+    snprintf(p->run, sizeof p->run, "%.40s", w->upcalls->run(w));
     snib__list_append(&w->waiting, &p->in_witness);
     begin(w, false);
 }

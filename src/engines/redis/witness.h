@@ -30,6 +30,7 @@ struct snib__proof {
     unsigned span;
     struct snib__instant since;
     int64_t lease_ms;
+    char run[41]; /* of the server that granted it, which only that one can prove; "": unknown */
 };
 
 struct snib__witness;
@@ -86,7 +87,8 @@ void snib__witness_init(struct snib__witness *, const struct snib__witness_upcal
                         const struct snib__credentials *, int *attend, void *owner);
 void snib__witness_close(struct snib__witness *); /* silently */
 
-/* It was granted just now. Its verdict comes by `judged`, once; not from inside this call. */
+/* It was granted just now, by the server that `run` names. Its verdict comes by `judged`, once; not
+ * from inside this call. */
 void snib__witness_prove(struct snib__witness *, struct snib__proof *);
 void snib__witness_drop(struct snib__proof *); /* nobody wants to know any more */
 
