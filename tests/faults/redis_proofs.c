@@ -158,3 +158,44 @@ TEST_LIMIT(what_one_server_granted_is_not_proven_by_another, 90)
     redisFree(there);
     snib_close(client);
 }
+
+/* ---- A new replication id --------------------------------------------------------------- */
+
+static bool has_no_second_id(void *port)
+{
+    redisReply *info = group_ask(*(int *)port, "INFO replication");
+    bool none = info && info->str && strstr(info->str, "master_replid2:0000") != NULL;
+    if (info) {
+        freeReplyObject(info);
+    }
+    return none;
+}
+
+/* It has the epoch of when it was the master before, and has forgotten, for want of replicas, that
+ * there was another one since. */
+TEST_LIMIT(a_former_master_that_is_promoted_again_lets_nobody_in_while_the_holder_believes, 180)
+{
+    start_with_long_leases();
+    int former = group.nodes[0].port, master = group.nodes[1].port;
+    struct helper *rival = rival_at(former);
+    group_do(former, "CONFIG SET repl-backlog-ttl 1");
+    group_promote(&group, 1);
+    group_follow(&group, 2, 1);
+    group_follow(&group, 0, 1);
+    group_await_replicas(master, 2);
+    group_do(former, "REPLICAOF 127.0.0.1 1"); /* it hears no more */
+    group_open_epoch(master, "snib", 3, lease_ms);
+    snib *client = client_at(master, "wait=majority");
+    snib_lease *lease = take(client, "report", NULL);
+    group_promote(&group, 0);
+    server_kill(&group.nodes[1]);
+    CHECK(check_until(has_no_second_id, &former, PATIENCE_MS));
+    group_follow(&group, 2, 0);
+    group_await_replicas(former, 1);
+    CHECK_INT(snib_left_ms(lease), >, 0);
+    check_flag_set(&rival->go);
+    must_follow(rival, lease);
+    helper_end(rival);
+    CHECK_INT(snib_release(&lease, NULL), !=, SNIB_OK);
+    snib_close(client);
+}
