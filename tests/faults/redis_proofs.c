@@ -199,3 +199,63 @@ TEST_LIMIT(a_former_master_that_is_promoted_again_lets_nobody_in_while_the_holde
     CHECK_INT(snib_release(&lease, NULL), !=, SNIB_OK);
     snib_close(client);
 }
+
+/* ---- Too many --------------------------------------------------------------------------- */
+
+static void nobody_loses(snib_lease *lease, int ms)
+{
+    for (int64_t until_ns = check_now_ns() + ms * 1000000LL; check_now_ns() < until_ns;) {
+        CHECK_INT(snib_left_ms(lease), >, 0);
+        check_sleep_ms(5);
+    }
+}
+
+/* Backups and monitors read a master's stream without being one of its replicas. */
+TEST_LIMIT(whoever_only_reads_the_stream_is_no_replica, 60)
+{
+    snib_error error = {0};
+    start();
+    int port = group.nodes[0].port;
+    snib *client = client_at(port, "wait=majority");
+    snib_lease *lease = take(client, "other", NULL);
+    redisContext *reader = raw_open(port);
+    int sent = 0;
+    CHECK_INT(redisAppendCommand(reader, "SYNC"), ==, REDIS_OK);
+    while (!sent) {
+        CHECK_INT(redisBufferWrite(reader, &sent), ==, REDIS_OK);
+    }
+    group_await_replicas(port, 3);
+    CHECK_OK(try_it(client, "report", &error), error.message);
+    nobody_loses(lease, 2 * lease_ms);
+    give(&lease);
+    redisFree(reader);
+    snib_close(client);
+}
+
+static bool has_two_replicas(void *port)
+{
+    return group_info(*(int *)port, "connected_slaves") == 2;
+}
+
+TEST_LIMIT(with_a_replica_too_many_leases_go_on_and_the_others_wait, 90)
+{
+    snib_error error = {0};
+    start();
+    int port = group.nodes[0].port;
+    struct helper *rival = rival_at(port);
+    snib *client = client_at(port, "wait=majority");
+    snib_lease *lease = take(client, "other", NULL);
+    group_start_node(&group, 3);
+    group_await_replicas(port, 3);
+    CHECK_INT(refusal_of(client, &error), ==, SNIB_EUNSAFE);
+    must_say(&error, "this master has 3 replicas");
+    check_flag_set(&rival->go);
+    nobody_for(rival, lease, 2 * lease_ms);
+    CHECK_INT(snib_state(lease), ==, SNIB_HELD);
+    group_promote(&group, 3);
+    CHECK(check_until(has_two_replicas, &port, PATIENCE_MS));
+    helper_must_hold(rival);
+    helper_end(rival);
+    give(&lease);
+    snib_close(client);
+}

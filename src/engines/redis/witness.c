@@ -17,6 +17,8 @@
  *   QUARANTINE   enough replicas have: from then on, and for longer than any lease, nobody is
  *                granted anything; what is held may be renewed
  *   OPEN
+ *   CROWDED      there are more replicas than clients count on: renewals only, and only with so
+ * many more acknowledgements that enough are of those that count
  *
  * Safety. One holder over failovers and partitions. With n servers and k = n/2 replicas that must
  * acknowledge: a replica acknowledges one master at a time, so that whatever the old master could
@@ -45,7 +47,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PROBE_MS 100 /* how often whoever waits asks whether the epoch is confirmed */
+#define PROBE_MS 100    /* how often whoever waits asks whether the epoch is confirmed, */
+#define CROWDED_MS 1000 /* or surplus replicas are gone */
 
 enum kind { TICK, WAIT, CONFIRM };
 
@@ -85,7 +88,7 @@ static bool ask_batch(struct snib__witness *w)
     }
     snib__command_begin(&c);
     snib__command_text(&c, "WAIT");
-    snib__command_number(&c, rule->needed);
+    snib__command_number(&c, rule->needed + w->surplus);
     snib__command_number(&c, rule->timeout_ms);
     return ask(w, WAIT, &c);
 }
@@ -185,17 +188,13 @@ static void on_tick(struct snib__witness *w, const struct snib__reply *reply)
         refuse(w, SNIB_EUNSAFE);
         return;
     }
-    if (strcmp(word, "MANY") == 0) {
-        snprintf(w->why, sizeof w->why,
-                 "wait=%s: this master has %lld replicas, and replicas=%d is what clients count on",
-                 w->rule.word, (long long)w->left_ms, w->rule.servers - 1);
-        refuse(w, SNIB_EUNSAFE);
-        return;
-    }
-    w->said = strcmp(word, "OPEN") == 0   ? SNIB__WITNESS_OPEN
+    w->surplus = strcmp(word, "MANY") == 0 ? (int)w->left_ms - (w->rule.servers - 1) : 0;
+    w->said = w->surplus > 0              ? SNIB__WITNESS_CROWDED
+              : strcmp(word, "OPEN") == 0 ? SNIB__WITNESS_OPEN
               : strcmp(word, "QUAR") == 0 ? SNIB__WITNESS_QUARANTINE
                                           : SNIB__WITNESS_PENDING;
-    if (strcmp(w->rid, rid) != 0) {
+    w->counts = rid[0] || !w->rule.guards;
+    if (w->counts && strcmp(w->rid, rid) != 0) {
         snprintf(w->rid, sizeof w->rid, "%.47s", rid);
         w->epoch++;
         w->until_ns = 0;
@@ -250,7 +249,6 @@ static void too_few(struct snib__witness *w, int64_t acknowledged)
 static void judge_quarantined(struct snib__witness *w, bool renewals_count)
 {
     struct snib__list *after;
-    set_under_way(w, false);
     for (struct snib__list *l = w->batch.after; l != &w->batch; l = after) {
         struct snib__proof *p = SNIB__OF(l, struct snib__proof, in_witness);
         after = l->after;
@@ -263,6 +261,21 @@ static void judge_quarantined(struct snib__witness *w, bool renewals_count)
             snib__list_append(&w->waiting, l);
         }
     }
+    set_under_way(w, false);
+}
+
+/* Whoever waits goes on waiting: the one too many may be there by mistake, or in passing. */
+static void crowded(struct snib__witness *w, int64_t acknowledged)
+{
+    w->standing = SNIB__WITNESS_CROWDED;
+    snprintf(w->why, sizeof w->why,
+             "wait=%s: this master has %d replicas, and replicas=%d is what clients count on",
+             w->rule.word, w->rule.servers - 1 + w->surplus, w->rule.servers - 1);
+    if (w->counts && acknowledged >= w->rule.needed + w->surplus) {
+        judge_quarantined(w, true);
+    } else {
+        judge_all(w, SNIB__VERDICT_QUARANTINED);
+    }
 }
 
 static void on_acknowledged(struct snib__witness *w, int64_t acknowledged)
@@ -271,6 +284,8 @@ static void on_acknowledged(struct snib__witness *w, int64_t acknowledged)
         w->standing = w->said;
         judge_all(w,
                   w->said == SNIB__WITNESS_CLOSED ? SNIB__VERDICT_REFUSED : SNIB__VERDICT_UNHEARD);
+    } else if (w->said == SNIB__WITNESS_CROWDED) {
+        crowded(w, acknowledged);
     } else if (acknowledged < w->rule.needed) {
         too_few(w, acknowledged);
     } else if (w->said == SNIB__WITNESS_PENDING) {
@@ -451,6 +466,10 @@ int64_t snib__witness_blocked_ms(struct snib__witness *w)
     if (w->standing == SNIB__WITNESS_PENDING) {
         begin(w, true);
         return PROBE_MS;
+    }
+    if (w->standing == SNIB__WITNESS_CROWDED) {
+        begin(w, true);
+        return CROWDED_MS;
     }
     if (w->standing == SNIB__WITNESS_QUARANTINE && left_ns > 0) {
         note_quarantine(w, left_ns / SNIB__MS + 1);

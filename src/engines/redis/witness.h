@@ -57,6 +57,7 @@ enum snib__witness_standing {
     SNIB__WITNESS_OPEN,
     SNIB__WITNESS_PENDING,    /* its epoch was not acknowledged by enough replicas */
     SNIB__WITNESS_QUARANTINE, /* until `until_ns` */
+    SNIB__WITNESS_CROWDED,    /* more replicas than there should be: renewals only */
     SNIB__WITNESS_CLOSED
 };
 
@@ -77,6 +78,8 @@ struct snib__witness {
     char rid[48];                               /* the replication id of the last tick */
     uint32_t epoch;                             /* how many of them there were */
     int64_t left_ms;                            /* that this batch was told */
+    bool counts;                                /* what is renewed now */
+    int surplus;      /* replicas that there should not be: so many more must acknowledge */
     int64_t until_ns; /* by our own clock nobody is granted anything before; 0: none */
     int code;         /* of a refusal */
     char why[240];    /* for people: the last verdict other than proven */

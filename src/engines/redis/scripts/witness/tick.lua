@@ -5,7 +5,8 @@
 -- ARGV[1] the quarantine in ms, 0 for none; ARGV[2] how many servers there are; ARGV[3] max-lease
 --
 -- OPEN 0 rid | QUAR left rid: renewals only | PENDING 0 rid: its replicas have not acknowledged the
--- epoch yet | OTHER n max: somebody has other settings | MANY replicas: more than there should be
+-- epoch yet | OTHER n max: somebody has other settings | MANY replicas rid: more than there should
+-- be, and renewals only; without rid: nothing at all
 --
 -- The replication id changes with each promotion and each start, so an epoch of another one, or none
 -- at all, means that this copy may lack what was granted elsewhere. It also changes when a master has
@@ -18,16 +19,20 @@ if ARGV[1] ~= '0' then
     local info = call('INFO', 'replication')
     local rid = string.match(info, 'master_replid:(%x+)')
     local replicas, known = 0, {} -- one that came back is told twice for a while
-    for where in string.gmatch(info, 'slave%d+:(ip=[^,]*,port=%d+)') do
-        if not known[where] then
+    local line = 'slave%d+:(ip=[^,]*,port=(%d+)),state=[^,]*,offset=(%d+)'
+    for where, port, offset in string.gmatch(info, line) do
+        local reads = port == '0' and offset == '0' -- along, and acknowledges nothing
+        if not known[where] and not reads then
             known[where], replicas = true, replicas + 1
         end
     end
     local e = call('HMGET', KEYS[1], 'rid', 'ok', 'at', 'n', 'max')
     if e[1] and (e[4] ~= ARGV[2] or e[5] ~= ARGV[3]) then
         return {'OTHER', e[4], e[5]}
-    elseif replicas >= tonumber(ARGV[2]) then
-        return {'MANY', replicas}
+    end
+    local many = replicas >= tonumber(ARGV[2])
+    if many and (e[1] ~= rid or e[2] ~= '1') then
+        return {'MANY', replicas, ''}
     end
     if e[1] ~= rid then
         e[2] = '0'
@@ -40,6 +45,9 @@ if ARGV[1] ~= '0' then
     else
         left = e[3] + ARGV[1] - now
         word = left > 0 and 'QUAR' or 'OPEN'
+        if many then
+            word, left = 'MANY', replicas
+        end
     end
 end
 
