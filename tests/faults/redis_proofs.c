@@ -76,9 +76,11 @@ TEST_LIMIT(an_answer_from_before_a_grant_was_given_back_does_not_count, 90)
     uint64_t question = proxy_counts(&detour.slow).from_client - before;
     replicas(server_pause);
     (void)snib_release(&lease, NULL);
-    said.bytes = before + 2 * question + 1; /* it, giving back, and it once more */
+    said.bytes = before + question + 1; /* it gives back */
     CHECK(check_until(has_said, &said, PATIENCE_MS));
     replicas(server_resume);
+    said.bytes += question; /* and asks once more */
+    CHECK(check_until(has_said, &said, PATIENCE_MS));
     proxy_heal(&detour.slow);
     helper_must_hold(second);
     for (int64_t until_ns = check_now_ns() + LEASE_MS * 1000000LL; check_now_ns() < until_ns;) {
@@ -258,4 +260,56 @@ TEST_LIMIT(with_a_replica_too_many_leases_go_on_and_the_others_wait, 90)
     helper_end(rival);
     give(&lease);
     snib_close(client);
+}
+
+/* ---- Asking again ----------------------------------------------------------------------- */
+
+static uint64_t last_token(redisContext *raw)
+{
+    redisReply *reply = redisCommand(raw, "HGET snib:{report} s");
+    CHECK(reply != NULL && reply->type == REDIS_REPLY_STRING && reply->len >= 27);
+    struct snib__packed p = snib__packed_from(reply->str, reply->len);
+    (void)snib__packed_bytes(&p, 19);
+    uint64_t token = snib__packed_number(&p, 8);
+    freeReplyObject(reply);
+    return token;
+}
+
+/* Each grant that is given back costs an id, and a claim has not so many of them. */
+TEST_LIMIT(who_waits_asks_for_replicas_before_it_asks_for_the_lock_again, 60)
+{
+    start_with_long_leases();
+    struct helper *rival = rival_at(group.nodes[0].port);
+    redisContext *raw = raw_open(group.nodes[0].port);
+    struct counted goal = {raw, 2}; /* the first one is behind a script that is not known */
+    replicas(server_pause);
+    check_flag_set(&rival->go);
+    CHECK(check_until(has_waited, &goal, PATIENCE_MS));
+    CHECK(check_until(is_free, raw, lease_ms / 2)); /* granted, not acknowledged, given back */
+    uint64_t token = last_token(raw);
+    goal.waits = raw_calls(raw, "wait") + 3;
+    CHECK(check_until(has_waited, &goal, PATIENCE_MS));
+    CHECK_UINT(last_token(raw), ==, token);
+    replicas(server_resume);
+    helper_must_hold(rival);
+    CHECK_UINT(atomic_load(&rival->token), >, token);
+    helper_end(rival);
+    redisFree(raw);
+}
+
+TEST_LIMIT(a_clock_that_is_set_back_does_not_make_a_quarantine_longer, 60)
+{
+    start();
+    int port = group.nodes[0].port;
+    struct helper *rival = rival_at(port);
+    redisContext *raw = raw_open(port);
+    struct counted goal = {raw, 2}; /* the first one is behind a script that is not known */
+    group_do(port, "HSET snib:epoch at %lld", ((long long)time(NULL) + 3600) * 1000);
+    check_flag_set(&rival->go);
+    CHECK(check_until(has_waited, &goal, PATIENCE_MS));
+    CHECK(!check_flag_is_set(&rival->held));
+    group_do(port, "HSET snib:epoch at 1"); /* caught up */
+    helper_must_hold(rival);
+    helper_end(rival);
+    redisFree(raw);
 }

@@ -31,17 +31,6 @@ TEST_LIMIT(a_grant_that_too_few_replicas_acknowledge_is_given_back, 60)
     grant_without_replicas("wait=1");
 }
 
-struct counted {
-    redisContext *raw;
-    long long waits;
-};
-
-static bool has_waited(void *arg)
-{
-    const struct counted *c = arg;
-    return raw_calls(c->raw, "wait") >= c->waits;
-}
-
 /* Not only by who gives up: others may be more lucky. */
 TEST_LIMIT(who_waits_gives_back_what_too_few_replicas_acknowledged, 60)
 {

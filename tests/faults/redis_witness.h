@@ -108,4 +108,16 @@ MAY_BE_UNUSED static bool is_free(void *raw)
     return raw_state(raw, "report", STATE_HOLDERS) == 0;
 }
 
+/* WAITs that were answered. */
+struct counted {
+    redisContext *raw;
+    long long waits;
+};
+
+MAY_BE_UNUSED static bool has_waited(void *arg)
+{
+    const struct counted *c = arg;
+    return raw_calls(c->raw, "wait") >= c->waits;
+}
+
 #endif

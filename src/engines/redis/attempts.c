@@ -84,7 +84,7 @@ void snib__attempts_try(struct snib__redis *r, struct snib__bid *b)
     int64_t blocked_ms;
     if (snib__node_quarantine_left_ms(&r->node) > 0) {
         answer_quarantine(r, b);
-    } else if (r->witness && (blocked_ms = snib__witness_blocked_ms(r->witness)) > 0) {
+    } else if (r->witness && (blocked_ms = snib__witness_blocked_ms(r->witness, b->life > 0)) > 0) {
         answer_not_yet(r, b, blocked_ms);
     } else if (!snib__ask_attempt(r, b, NULL)) {
         snib__attempts_fail(r, b, SNIB_ENOMEM, 0, "out of memory");
@@ -391,7 +391,7 @@ void snib__attempts_proven(struct snib__redis *r, struct snib__bid *b)
 /* Not granted, and undone: the next attempt has another id. */
 void snib__attempts_unproven(struct snib__redis *r, struct snib__bid *b, enum snib__verdict verdict)
 {
-    if (b->life == UINT8_MAX) { /* no more ids */
+    if (b->life == UINT16_MAX) { /* no more ids */
         verdict = SNIB__VERDICT_REFUSED;
         r->witness->code = SNIB_EUNSAFE;
     } else {
@@ -403,7 +403,7 @@ void snib__attempts_unproven(struct snib__redis *r, struct snib__bid *b, enum sn
         break;
     case SNIB__VERDICT_SHORT:
     case SNIB__VERDICT_QUARANTINED: {
-        int64_t left_ms = snib__witness_blocked_ms(r->witness);
+        int64_t left_ms = snib__witness_blocked_ms(r->witness, true);
         answer_not_yet(r, b, left_ms ? left_ms : SHORT_PAUSE_MS);
         break;
     }

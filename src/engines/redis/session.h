@@ -94,7 +94,7 @@ struct snib__bid {
     int64_t not_after_ms; /* of the last attempt */
     int64_t loose_ms; /* an attempt may still reach the server until then, by its clock; 0: none */
     unsigned char phase;
-    unsigned char life;   /* how often the engine itself gave it back: part of the id */
+    uint16_t life;        /* how often the engine itself gave it back: part of the id */
     unsigned char rounds; /* answers "unfinished" since the last other one */
     bool patient;         /* stands far behind, and its ticket is for long */
     bool known;           /* by its owner's id */

@@ -48,7 +48,8 @@
 #include <string.h>
 
 #define PROBE_MS 100    /* how often whoever waits asks whether the epoch is confirmed, */
-#define CROWDED_MS 1000 /* or surplus replicas are gone */
+#define SHORT_MS 250    /* or enough replicas are back, */
+#define CROWDED_MS 1000 /* or surplus ones are gone */
 
 enum kind { TICK, WAIT, CONFIRM };
 
@@ -205,7 +206,7 @@ static void on_tick(struct snib__witness *w, const struct snib__reply *reply)
 static void note_quarantine(struct snib__witness *w, int64_t left_ms)
 {
     int64_t left_ns = w->until_ns - snib__now().boot_ns;
-    if (w->until_ns == 0) {
+    if (left_ns <= 0) { /* the first time; or the server's clock was set back */
         w->until_ns = snib__later(snib__now().boot_ns, left_ms * SNIB__MS);
         left_ns = left_ms * SNIB__MS;
     }
@@ -235,6 +236,7 @@ static void too_few(struct snib__witness *w, int64_t acknowledged)
         w->why, sizeof w->why,
         "wait=%s: %lld of the %d replicas that must have it have acknowledged it within %.1f s",
         w->rule.word, (long long)acknowledged, w->rule.needed, (double)w->rule.timeout_ms / 1000);
+    w->standing = w->said == SNIB__WITNESS_OPEN ? SNIB__WITNESS_SHORT : w->standing;
     if (w->said == SNIB__WITNESS_PENDING) {
         w->standing = SNIB__WITNESS_PENDING;
         snprintf(w->why, sizeof w->why,
@@ -460,12 +462,16 @@ void snib__witness_other(struct snib__witness *w)
     snib__connection_end(&w->connection, SNIB__LOSS_CUT, 0, "the master is another server now");
 }
 
-int64_t snib__witness_blocked_ms(struct snib__witness *w)
+int64_t snib__witness_blocked_ms(struct snib__witness *w, bool again)
 {
     int64_t left_ns = w->until_ns - snib__now().boot_ns;
     if (w->standing == SNIB__WITNESS_PENDING) {
         begin(w, true);
         return PROBE_MS;
+    }
+    if (w->standing == SNIB__WITNESS_SHORT && again) {
+        begin(w, true);
+        return SHORT_MS;
     }
     if (w->standing == SNIB__WITNESS_CROWDED) {
         begin(w, true);

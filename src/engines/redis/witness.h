@@ -57,6 +57,7 @@ enum snib__witness_standing {
     SNIB__WITNESS_OPEN,
     SNIB__WITNESS_PENDING,    /* its epoch was not acknowledged by enough replicas */
     SNIB__WITNESS_QUARANTINE, /* until `until_ns` */
+    SNIB__WITNESS_SHORT,      /* of replicas, when it was asked last */
     SNIB__WITNESS_CROWDED,    /* more replicas than there should be: renewals only */
     SNIB__WITNESS_CLOSED
 };
@@ -99,8 +100,8 @@ void snib__witness_drop(struct snib__proof *); /* nobody wants to know any more 
 void snib__witness_other(struct snib__witness *);
 
 /* How long it is of no use to ask for a grant; 0: it may be. `why` then tells. Asks the server, if
- * the answer depends on it. */
-int64_t snib__witness_blocked_ms(struct snib__witness *);
+ * the answer depends on it. `again`: a grant was given back already, and the next one would be. */
+int64_t snib__witness_blocked_ms(struct snib__witness *, bool again);
 
 /* Driving, as of a node. */
 int64_t snib__witness_keep_time(struct snib__witness *, int64_t now_ns);

@@ -43,7 +43,7 @@ if ARGV[1] ~= '0' then
     if e[2] ~= '1' then
         word = 'PENDING'
     else
-        left = e[3] + ARGV[1] - now
+        left = math.min(e[3] + ARGV[1] - now, tonumber(ARGV[1])) -- the clock may have been set back
         word = left > 0 and 'QUAR' or 'OPEN'
         if many then
             word, left = 'MANY', replicas
