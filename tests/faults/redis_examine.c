@@ -326,7 +326,7 @@ TEST_LIMIT(replicated_servers_are_examined_with_what_a_failover_could_lose, 120)
     group_do(group.nodes[0].port, "CONFIG SET repl-backlog-ttl 10");
     examine_group("wait=majority");
     must_find("epoch", SNIB_WARNING, "too few replicas");
-    must_find("backlog", SNIB_WARNING, "less than the quarantine");
+    must_find("backlog", SNIB_WARNING, "quarantined when they are back");
     examine_group("wait=majority&replicas=1");
     must_find("epoch", SNIB_BAD, "this URL is refused");
     must_find("replicas", SNIB_BAD, "replicas=1 is what clients count on");

@@ -327,13 +327,12 @@ GROUP_MAY_BE_UNUSED static void group_url(struct redis_group *g, char *url, size
 GROUP_MAY_BE_UNUSED static void group_open_epoch(int port, const char *prefix, int servers,
                                                  int max_lease_ms)
 {
-    char rid[48] = "", run[48] = "";
+    char rid[48] = "";
     redisReply *info = group_ask(port, "INFO");
     CHECK(info != NULL && info->str != NULL);
     sscanf(strstr(info->str, "master_replid:"), "master_replid:%47s", rid);
-    sscanf(strstr(info->str, "run_id:"), "run_id:%47s", run);
     freeReplyObject(info);
-    group_do(port, "HSET %s:epoch rid %s run %s at 1 ok 1 n %d max %d", prefix, rid, run, servers,
+    group_do(port, "HSET %s:epoch rid %s at 1 ok 1 n %d max %d", prefix, rid, servers,
              max_lease_ms);
 }
 

@@ -63,6 +63,7 @@ bool snib__ask_attempt(struct snib__redis *r, struct snib__bid *b,
     if (!ask(r, b, SNIB__PLAN_ATTEMPT, &call, &wish)) {
         return false;
     }
+    b->not_after_ms = call.not_after_ms;
     if (call.in_line && b->asked.boot_ns == 0) {
         b->asked = call.sent; /* no grant can be older than the first request for it */
     }

@@ -84,7 +84,7 @@ void snib__attempts_try(struct snib__redis *r, struct snib__bid *b)
     int64_t blocked_ms;
     if (snib__node_quarantine_left_ms(&r->node) > 0) {
         answer_quarantine(r, b);
-    } else if (r->witness && (blocked_ms = snib__witness_blocked_ms(r->witness)) > 0) {
+    } else if (r->witness && (blocked_ms = snib__witness_blocked_ms(r->witness, b->life > 0)) > 0) {
         answer_not_yet(r, b, blocked_ms);
     } else if (!snib__ask_attempt(r, b, NULL)) {
         snib__attempts_fail(r, b, SNIB_ENOMEM, 0, "out of memory");
@@ -217,14 +217,20 @@ static void on_busy(struct snib__redis *r, struct snib__bid *b, const struct sni
     answer(b, &busy);
 }
 
-/* The server was in no state to grant anything: give it back, and go on under another id. */
+/* The server was in no state to grant anything: give it back, and go on under another id. What is
+ * still under way has the former one, which the release makes void: "yours" would be said of
+ * something that is another's by now. */
 static void undo(struct snib__redis *r, struct snib__bid *b)
 {
     unsigned char id[SNIB__ID_SIZE];
     snib__bid_id(b, id);
+    if (b->under_way > 0) {
+        snib__bid_note_loose(b, b->not_after_ms);
+    }
     (void)snib__debts_add(r, b->claim->name, id, b->loose_ms, false);
     b->life++;
     b->loose_ms = 0;
+    b->undone_turn = b->turn;
 }
 
 static void on_kind(struct snib__redis *r, struct snib__bid *b, unsigned permits)
@@ -385,7 +391,7 @@ void snib__attempts_proven(struct snib__redis *r, struct snib__bid *b)
 /* Not granted, and undone: the next attempt has another id. */
 void snib__attempts_unproven(struct snib__redis *r, struct snib__bid *b, enum snib__verdict verdict)
 {
-    if (b->life == UINT8_MAX) { /* no more ids */
+    if (b->life == UINT16_MAX) { /* no more ids */
         verdict = SNIB__VERDICT_REFUSED;
         r->witness->code = SNIB_EUNSAFE;
     } else {
@@ -397,7 +403,7 @@ void snib__attempts_unproven(struct snib__redis *r, struct snib__bid *b, enum sn
         break;
     case SNIB__VERDICT_SHORT:
     case SNIB__VERDICT_QUARANTINED: {
-        int64_t left_ms = snib__witness_blocked_ms(r->witness);
+        int64_t left_ms = snib__witness_blocked_ms(r->witness, true);
         answer_not_yet(r, b, left_ms ? left_ms : SHORT_PAUSE_MS);
         break;
     }

@@ -4,7 +4,8 @@
  *
  * An id is the claim's 128 random bits and a byte. If the engine gave a grant back by itself (the
  * server turned out to be in quarantine), that id is dead for ever, and the claim goes on with
- * another byte behind it. Only claims that may wait are in the table: only they get messages.
+ * another byte behind it; after 256 of them, with another last one of the random ones, too. Only
+ * claims that may wait are in the table: only they get messages.
  */
 #include "engines/redis/bid.h"
 
@@ -13,7 +14,22 @@
 void snib__bid_id(const struct snib__bid *b, unsigned char out[SNIB__ID_SIZE])
 {
     memcpy(out, b->claim->owner, sizeof b->claim->owner);
-    out[sizeof b->claim->owner] = b->life;
+    out[sizeof b->claim->owner] = (unsigned char)b->life;
+    out[sizeof b->claim->owner - 1] ^= (unsigned char)(b->life >> 8);
+}
+
+bool snib__bid_has_undone(const struct snib__bid *b, const struct snib__redis_call *call)
+{
+    return call->kind == SNIB__CALL_ATTEMPT && call->turn <= b->undone_turn;
+}
+
+void snib__bid_note_loose(struct snib__bid *b, int64_t not_after_ms)
+{
+    if (not_after_ms == 0) {
+        b->loose_ms = -1;
+    } else if (b->loose_ms >= 0 && not_after_ms > b->loose_ms) {
+        b->loose_ms = not_after_ms;
+    }
 }
 
 /* ---- By owner --------------------------------------------------------------------------- */

@@ -7,6 +7,12 @@
 /* The owner id as it goes over the wire. */
 void snib__bid_id(const struct snib__bid *, unsigned char out[SNIB__ID_SIZE]);
 
+/* Is it an attempt under an id that was given up since? Nobody wants its answer. */
+bool snib__bid_has_undone(const struct snib__bid *, const struct snib__redis_call *);
+
+/* An attempt may still arrive until then, by the server's clock; 0: at any time. */
+void snib__bid_note_loose(struct snib__bid *, int64_t not_after_ms);
+
 /* Who is meant by an id in a message. Adding one that is known, or removing one that is not, is
  * nothing; false: no memory. */
 bool snib__bid_know(struct snib__redis *, struct snib__bid *);

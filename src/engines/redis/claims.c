@@ -373,23 +373,13 @@ void snib__claims_leave_ring(struct snib__bid *b, const struct snib__redis_call 
     }
 }
 
-/* An attempt may still arrive until then; 0: at any time. */
-static void note_loose(struct snib__bid *b, int64_t not_after_ms)
-{
-    if (not_after_ms == 0) {
-        b->loose_ms = -1;
-    } else if (b->loose_ms >= 0 && not_after_ms > b->loose_ms) {
-        b->loose_ms = not_after_ms;
-    }
-}
-
 void snib__claims_note_loss(struct snib__bid *b, const struct snib__redis_call *call,
                             enum snib__loss how)
 {
     if (how >= SNIB__LOSS_CUT) {
         b->sent = true;
         if (call->kind == SNIB__CALL_ATTEMPT) {
-            note_loose(b, call->not_after_ms);
+            snib__bid_note_loose(b, call->not_after_ms);
         }
     }
 }
@@ -417,6 +407,9 @@ void snib__claims_lost(struct snib__redis *r, struct snib__redis_call *call, enu
     }
     snib__claims_leave_ring(b, call);
     call->subject = how == SNIB__LOSS_TOO_LATE ? NULL : b;
+    if (snib__bid_has_undone(b, call)) {
+        return; /* the release of that id allows for it */
+    }
     snib__claims_note_loss(b, call, how);
     if (b->phase == SNIB__BID_RELEASING && call->kind != SNIB__CALL_RELEASE) {
         return;
@@ -448,6 +441,9 @@ void snib__claims_reply(struct snib__redis *r, struct snib__redis_call *call,
         return; /* too late */
     }
     snib__claims_leave_ring(b, call);
+    if (snib__bid_has_undone(b, call)) {
+        return;
+    }
     if (reply->type == REDIS_REPLY_ERROR) {
         on_error(r, b, call, reply->text);
         return;

@@ -228,7 +228,7 @@ bool snib__lodgers_redirect(struct snib__redis_call *call, struct snib__redis *t
     bool releasing = b->phase == SNIB__BID_RELEASING;
     bool stale = releasing ? call->kind != SNIB__CALL_RELEASE
                            : call->kind == SNIB__CALL_ATTEMPT && b->phase == SNIB__BID_HELD;
-    if (stale || b->under_way > 0) {
+    if (stale || b->under_way > 0 || snib__bid_has_undone(b, call)) {
         return true; /* something later is under way, and will be told the same */
     }
     snib__lodger_move(b, to, asking);
@@ -246,7 +246,8 @@ bool snib__lodgers_lost(struct snib__cluster *c, struct snib__redis *r,
                      ? call->kind != SNIB__CALL_RELEASE
                      : call->kind == SNIB__CALL_ATTEMPT && b->phase == SNIB__BID_HELD;
     if (how == SNIB__LOSS_TOO_LATE || how == SNIB__LOSS_DENIED || how == SNIB__LOSS_ALIEN ||
-        stale || b->under_way > 1 || snib__now().boot_ns >= call->due_ns) {
+        stale || snib__bid_has_undone(b, call) || b->under_way > 1 ||
+        snib__now().boot_ns >= call->due_ns) {
         return false;
     }
     struct snib__redis *to = snib__shard_of(c, b->claim->name);

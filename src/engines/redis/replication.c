@@ -201,7 +201,8 @@ static void tell_epoch(const struct snib__redis *r, const struct snib__examinati
     }
     if (t->ttl_known && t->backlog_ttl_s > 0 && t->backlog_ttl_s * 1000 < rule->quarantine_ms) {
         snib__finding_tell(e, SNIB_WARNING, "backlog", "CONFIG SET repl-backlog-ttl 3600",
-                           "repl-backlog-ttl is %lld s, less than the quarantine",
+                           "repl-backlog-ttl is %lld s: a master without replicas for so long is "
+                           "quarantined when they are back",
                            (long long)t->backlog_ttl_s);
     }
 }

@@ -86,13 +86,15 @@ struct snib__bid {
     struct snib__instant asked; /* a grant by message counts from here; 0: never asked */
     uint32_t turn;              /* how many attempts were sent */
     uint32_t queued_turn;       /* the last that was answered "queued"; 0: none */
+    uint32_t undone_turn;       /* the last of a former id: its answer is nobody's; 0: none */
     int place;                  /* in line, and what the holder had left, when it said so */
     int64_t holder_left_ms;
     uint64_t holder_token;
     int64_t recheck_ns;
+    int64_t not_after_ms; /* of the last attempt */
     int64_t loose_ms; /* an attempt may still reach the server until then, by its clock; 0: none */
     unsigned char phase;
-    unsigned char life;   /* how often the engine itself gave it back: part of the id */
+    uint16_t life;        /* how often the engine itself gave it back: part of the id */
     unsigned char rounds; /* answers "unfinished" since the last other one */
     bool patient;         /* stands far behind, and its ticket is for long */
     bool known;           /* by its owner's id */

@@ -43,6 +43,12 @@ static void read_replica(struct snib__replica *r, const char *line, int64_t offs
     r->lag_s = number(line, "lag=");
 }
 
+/* A backup or a monitor reads along, and never acknowledges anything. */
+static bool only_reads(const char *line)
+{
+    return number(line, "port=") == 0 && number(line, "offset=") == 0;
+}
+
 void snib__topology_info(struct snib__topology *t, const char *info)
 {
     const char *at = strstr(info, "master_repl_offset:");
@@ -54,7 +60,7 @@ void snib__topology_info(struct snib__topology *t, const char *info)
     }
     for (const char *line = info; (line = strstr(line, "\nslave")) != NULL; line++) {
         bool numbered = line[6] >= '0' && line[6] <= '9';
-        if (numbered && t->count < SNIB__REPLICAS_MOST) {
+        if (numbered && !only_reads(line + 1) && t->count < SNIB__REPLICAS_MOST) {
             read_replica(&t->each[t->count++], line + 1, t->offset);
         }
     }

@@ -6,7 +6,8 @@
  * what is granted meanwhile is in the next. A batch is a script that writes something (tick.lua)
  * and a WAIT behind it. All that the batch is about was executed before the tick, by the same
  * server: replicas that have the tick have that, too. That it is the same server is seen by the
- * run that both connections greeted.
+ * run that was greeted on the connection where it was granted, which each proof remembers: the
+ * connection of now may be to another.
  *
  * The epoch (wait=majority). A master's data has the replication id under which it grants. A server
  * that finds another one there, or none, was promoted or restarted: its copy may lack leases that
@@ -16,6 +17,8 @@
  *   QUARANTINE   enough replicas have: from then on, and for longer than any lease, nobody is
  *                granted anything; what is held may be renewed
  *   OPEN
+ *   CROWDED      there are more replicas than clients count on: renewals only, and only with so
+ * many more acknowledgements that enough are of those that count
  *
  * Safety. One holder over failovers and partitions. With n servers and k = n/2 replicas that must
  * acknowledge: a replica acknowledges one master at a time, so that whatever the old master could
@@ -44,7 +47,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PROBE_MS 100 /* how often whoever waits asks whether the epoch is confirmed */
+#define PROBE_MS 100    /* how often whoever waits asks whether the epoch is confirmed, */
+#define SHORT_MS 250    /* or enough replicas are back, */
+#define CROWDED_MS 1000 /* or surplus ones are gone */
 
 enum kind { TICK, WAIT, CONFIRM };
 
@@ -84,7 +89,7 @@ static bool ask_batch(struct snib__witness *w)
     }
     snib__command_begin(&c);
     snib__command_text(&c, "WAIT");
-    snib__command_number(&c, rule->needed);
+    snib__command_number(&c, rule->needed + w->surplus);
     snib__command_number(&c, rule->timeout_ms);
     return ask(w, WAIT, &c);
 }
@@ -104,13 +109,13 @@ static void judge(struct snib__witness *w, struct snib__proof *p, enum snib__ver
     w->upcalls->judged(w, p, verdict);
 }
 
-/* Those of the present batch. */
+/* Those of the present batch. Until all are, nobody begins the next one. */
 static void judge_all(struct snib__witness *w, enum snib__verdict verdict)
 {
-    set_under_way(w, false);
     while (!snib__list_empty(&w->batch)) {
         judge(w, SNIB__OF(w->batch.after, struct snib__proof, in_witness), verdict);
     }
+    set_under_way(w, false);
 }
 
 static void unheard(struct snib__witness *w, const char *why)
@@ -184,17 +189,13 @@ static void on_tick(struct snib__witness *w, const struct snib__reply *reply)
         refuse(w, SNIB_EUNSAFE);
         return;
     }
-    if (strcmp(word, "MANY") == 0) {
-        snprintf(w->why, sizeof w->why,
-                 "wait=%s: this master has %lld replicas, and replicas=%d is what clients count on",
-                 w->rule.word, (long long)w->left_ms, w->rule.servers - 1);
-        refuse(w, SNIB_EUNSAFE);
-        return;
-    }
-    w->said = strcmp(word, "OPEN") == 0   ? SNIB__WITNESS_OPEN
+    w->surplus = strcmp(word, "MANY") == 0 ? (int)w->left_ms - (w->rule.servers - 1) : 0;
+    w->said = w->surplus > 0              ? SNIB__WITNESS_CROWDED
+              : strcmp(word, "OPEN") == 0 ? SNIB__WITNESS_OPEN
               : strcmp(word, "QUAR") == 0 ? SNIB__WITNESS_QUARANTINE
                                           : SNIB__WITNESS_PENDING;
-    if (strcmp(w->rid, rid) != 0) {
+    w->counts = rid[0] || !w->rule.guards;
+    if (w->counts && strcmp(w->rid, rid) != 0) {
         snprintf(w->rid, sizeof w->rid, "%.47s", rid);
         w->epoch++;
         w->until_ns = 0;
@@ -205,7 +206,7 @@ static void on_tick(struct snib__witness *w, const struct snib__reply *reply)
 static void note_quarantine(struct snib__witness *w, int64_t left_ms)
 {
     int64_t left_ns = w->until_ns - snib__now().boot_ns;
-    if (w->until_ns == 0) {
+    if (left_ns <= 0) { /* the first time; or the server's clock was set back */
         w->until_ns = snib__later(snib__now().boot_ns, left_ms * SNIB__MS);
         left_ns = left_ms * SNIB__MS;
     }
@@ -235,6 +236,7 @@ static void too_few(struct snib__witness *w, int64_t acknowledged)
         w->why, sizeof w->why,
         "wait=%s: %lld of the %d replicas that must have it have acknowledged it within %.1f s",
         w->rule.word, (long long)acknowledged, w->rule.needed, (double)w->rule.timeout_ms / 1000);
+    w->standing = w->said == SNIB__WITNESS_OPEN ? SNIB__WITNESS_SHORT : w->standing;
     if (w->said == SNIB__WITNESS_PENDING) {
         w->standing = SNIB__WITNESS_PENDING;
         snprintf(w->why, sizeof w->why,
@@ -249,7 +251,6 @@ static void too_few(struct snib__witness *w, int64_t acknowledged)
 static void judge_quarantined(struct snib__witness *w, bool renewals_count)
 {
     struct snib__list *after;
-    set_under_way(w, false);
     for (struct snib__list *l = w->batch.after; l != &w->batch; l = after) {
         struct snib__proof *p = SNIB__OF(l, struct snib__proof, in_witness);
         after = l->after;
@@ -262,6 +263,21 @@ static void judge_quarantined(struct snib__witness *w, bool renewals_count)
             snib__list_append(&w->waiting, l);
         }
     }
+    set_under_way(w, false);
+}
+
+/* Whoever waits goes on waiting: the one too many may be there by mistake, or in passing. */
+static void crowded(struct snib__witness *w, int64_t acknowledged)
+{
+    w->standing = SNIB__WITNESS_CROWDED;
+    snprintf(w->why, sizeof w->why,
+             "wait=%s: this master has %d replicas, and replicas=%d is what clients count on",
+             w->rule.word, w->rule.servers - 1 + w->surplus, w->rule.servers - 1);
+    if (w->counts && acknowledged >= w->rule.needed + w->surplus) {
+        judge_quarantined(w, true);
+    } else {
+        judge_all(w, SNIB__VERDICT_QUARANTINED);
+    }
 }
 
 static void on_acknowledged(struct snib__witness *w, int64_t acknowledged)
@@ -270,6 +286,8 @@ static void on_acknowledged(struct snib__witness *w, int64_t acknowledged)
         w->standing = w->said;
         judge_all(w,
                   w->said == SNIB__WITNESS_CLOSED ? SNIB__VERDICT_REFUSED : SNIB__VERDICT_UNHEARD);
+    } else if (w->said == SNIB__WITNESS_CROWDED) {
+        crowded(w, acknowledged);
     } else if (acknowledged < w->rule.needed) {
         too_few(w, acknowledged);
     } else if (w->said == SNIB__WITNESS_PENDING) {
@@ -292,10 +310,34 @@ static void on_confirmed(struct snib__witness *w)
     judge_quarantined(w, false);
 }
 
-/* Is what this connection says about the server that granted? */
+/* What another server granted, this one knows nothing of. */
+static struct snib__proof *first_stranger(struct snib__witness *w)
+{
+    for (struct snib__list *l = w->batch.after; l != &w->batch; l = l->after) {
+        struct snib__proof *p = SNIB__OF(l, struct snib__proof, in_witness);
+        if (strcmp(p->run, w->greeting.fitness.run_id) != 0) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static void judge_strangers(struct snib__witness *w)
+{
+    struct snib__proof *p;
+    while ((p = first_stranger(w)) != NULL) {
+        snprintf(w->why, sizeof w->why, "wait=%s: %s", w->rule.word,
+                 p->run[0] ? "this is another server than the one that granted it"
+                           : "it is not known which server granted it");
+        judge(w, p, SNIB__VERDICT_UNHEARD);
+    }
+}
+
+/* Is what this connection says about the server that grants? */
 static bool is_elsewhere(struct snib__witness *w)
 {
     const char *run = w->upcalls->run(w), *own = w->greeting.fitness.run_id;
+    judge_strangers(w);
     if (run[0] && strcmp(run, own) == 0) {
         return false;
     }
@@ -394,6 +436,7 @@ void snib__witness_prove(struct snib__witness *w, struct snib__proof *p)
 {
     snib__witness_drop(p); /* a batch that is under way says nothing of what came after it */
     p->pending = true;
+    snprintf(p->run, sizeof p->run, "%.40s", w->upcalls->run(w));
     snib__list_append(&w->waiting, &p->in_witness);
     begin(w, false);
 }
@@ -419,12 +462,20 @@ void snib__witness_other(struct snib__witness *w)
     snib__connection_end(&w->connection, SNIB__LOSS_CUT, 0, "the master is another server now");
 }
 
-int64_t snib__witness_blocked_ms(struct snib__witness *w)
+int64_t snib__witness_blocked_ms(struct snib__witness *w, bool again)
 {
     int64_t left_ns = w->until_ns - snib__now().boot_ns;
     if (w->standing == SNIB__WITNESS_PENDING) {
         begin(w, true);
         return PROBE_MS;
+    }
+    if (w->standing == SNIB__WITNESS_SHORT && again) {
+        begin(w, true);
+        return SHORT_MS;
+    }
+    if (w->standing == SNIB__WITNESS_CROWDED) {
+        begin(w, true);
+        return CROWDED_MS;
     }
     if (w->standing == SNIB__WITNESS_QUARANTINE && left_ns > 0) {
         note_quarantine(w, left_ns / SNIB__MS + 1);

@@ -30,6 +30,7 @@ struct snib__proof {
     unsigned span;
     struct snib__instant since;
     int64_t lease_ms;
+    char run[41]; /* of the server that granted it, which only that one can prove; "": unknown */
 };
 
 struct snib__witness;
@@ -56,6 +57,8 @@ enum snib__witness_standing {
     SNIB__WITNESS_OPEN,
     SNIB__WITNESS_PENDING,    /* its epoch was not acknowledged by enough replicas */
     SNIB__WITNESS_QUARANTINE, /* until `until_ns` */
+    SNIB__WITNESS_SHORT,      /* of replicas, when it was asked last */
+    SNIB__WITNESS_CROWDED,    /* more replicas than there should be: renewals only */
     SNIB__WITNESS_CLOSED
 };
 
@@ -76,6 +79,8 @@ struct snib__witness {
     char rid[48];                               /* the replication id of the last tick */
     uint32_t epoch;                             /* how many of them there were */
     int64_t left_ms;                            /* that this batch was told */
+    bool counts;                                /* what is renewed now */
+    int surplus;      /* replicas that there should not be: so many more must acknowledge */
     int64_t until_ns; /* by our own clock nobody is granted anything before; 0: none */
     int code;         /* of a refusal */
     char why[240];    /* for people: the last verdict other than proven */
@@ -86,7 +91,8 @@ void snib__witness_init(struct snib__witness *, const struct snib__witness_upcal
                         const struct snib__credentials *, int *attend, void *owner);
 void snib__witness_close(struct snib__witness *); /* silently */
 
-/* It was granted just now. Its verdict comes by `judged`, once; not from inside this call. */
+/* It was granted just now, by the server that `run` names. Its verdict comes by `judged`, once; not
+ * from inside this call. */
 void snib__witness_prove(struct snib__witness *, struct snib__proof *);
 void snib__witness_drop(struct snib__proof *); /* nobody wants to know any more */
 
@@ -94,8 +100,8 @@ void snib__witness_drop(struct snib__proof *); /* nobody wants to know any more 
 void snib__witness_other(struct snib__witness *);
 
 /* How long it is of no use to ask for a grant; 0: it may be. `why` then tells. Asks the server, if
- * the answer depends on it. */
-int64_t snib__witness_blocked_ms(struct snib__witness *);
+ * the answer depends on it. `again`: a grant was given back already, and the next one would be. */
+int64_t snib__witness_blocked_ms(struct snib__witness *, bool again);
 
 /* Driving, as of a node. */
 int64_t snib__witness_keep_time(struct snib__witness *, int64_t now_ns);
