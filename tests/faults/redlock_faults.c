@@ -428,6 +428,78 @@ TEST(a_server_whose_clock_jumped_does_not_vote)
     snib_close(client);
 }
 
+/* ---- Looking ---------------------------------------------------------------------------- */
+
+static int count_one(const snib_seen *seen, void *arg)
+{
+    *(int *)arg += seen->size > 0;
+    return 0;
+}
+
+/* It hangs up on whoever comes: several questions are lost at one moment, when a majority has
+ * answered. */
+TEST(a_look_is_over_once_when_a_server_hangs_up)
+{
+    start_servers();
+    redisContext *only = raw_open(servers[2].port);
+    raw_number(only, "CONFIG SET maxclients 1");
+    for (int i = 0; i < 12; i++) {
+        int count = 0;
+        snib *client = client_of(cluster(""));
+        CHECK_INT(snib_inspect(client, "report", count_one, &count, NULL), ==, SNIB_OK);
+        CHECK_INT(count, ==, 0);
+        snib_close(client);
+    }
+    redisFree(only);
+}
+
+/* ---- Leftovers -------------------------------------------------------------------------- */
+
+struct wait {
+    snib *client;
+    char name[20];
+    atomic_bool has;
+};
+
+static void *wait_and_have(void *arg)
+{
+    struct wait *w = arg;
+    snib_lease *lease = take(w->client, w->name, NULL);
+    atomic_store(&w->has, true);
+    CHECK_INT(snib_release(&lease, NULL), ==, SNIB_OK);
+    return NULL;
+}
+
+/* Whoever waits asks one server first. What another program left behind there is not the lock: each
+ * of the five is the first one here. */
+TEST(who_waits_has_it_though_one_server_keeps_what_is_over)
+{
+    static struct wait waits[SERVERS];
+    snib_lease *leases[SERVERS];
+    pthread_t threads[SERVERS];
+    start_servers();
+    snib *holder = client_of(cluster("&ttl=5s")), *waiter = client_of(cluster("&ttl=5s"));
+    for (int i = 0; i < SERVERS; i++) {
+        redisContext *raw = raw_open(servers[i].port);
+        waits[i].client = waiter;
+        snprintf(waits[i].name, sizeof waits[i].name, "left%d", i);
+        raw_number(raw, "SET %s orphan", waits[i].name);
+        redisFree(raw);
+        leases[i] = take(holder, waits[i].name, NULL);
+        CHECK(pthread_create(&threads[i], NULL, wait_and_have, &waits[i]) == 0);
+    }
+    usleep(500000);
+    for (int i = 0; i < SERVERS; i++) {
+        CHECK(!atomic_load(&waits[i].has));
+        CHECK_INT(snib_release(&leases[i], NULL), ==, SNIB_OK);
+    }
+    for (int i = 0; i < SERVERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    snib_close(holder);
+    snib_close(waiter);
+}
+
 /* ---- Under load ------------------------------------------------------------------------- */
 
 enum { WORKERS = 4, TURNS = 60 };

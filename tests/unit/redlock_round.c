@@ -681,3 +681,12 @@ TEST(a_jump_is_seen_after_hours_of_idling_too)
               9000);                                              /* 12 h: no drift is that large */
     CHECK_INT(learn(&g, 150 + 24 * 3600, 5000000 + 2000), ==, 0); /* but this is one */
 }
+
+TEST(a_slow_answer_does_not_make_a_jump_invisible)
+{
+    struct snib__clock_guard g = {.known = false};
+    struct snib__instant sent = {.boot_ns = 110000 * SNIB__MS, .raw_ns = 110000 * SNIB__MS};
+    CHECK_INT(learn(&g, 100, 5000000), ==, 0);
+    CHECK_INT(snib__clock_guard_learn(&g, sent, 114500 * SNIB__MS, 5114500, 3000), ==, 0);
+    CHECK_INT(learn(&g, 120, 5004400), >, 4000);
+}

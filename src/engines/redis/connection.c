@@ -97,6 +97,11 @@ void snib__connection_drop(struct snib__connection *c, void *subject)
             at(c, i)->subject = NULL;
         }
     }
+    for (size_t i = 0; i < c->lost_room; i++) {
+        if (c->lost[i].subject == subject) {
+            c->lost[i].subject = NULL;
+        }
+    }
 }
 
 /* ---- Beginning and end ------------------------------------------------------------------ */
@@ -181,12 +186,16 @@ void snib__connection_lose(struct snib__connection *c, enum snib__loss how, int 
      * empty. */
     c->ring = NULL;
     c->first = c->count = c->room = c->abandoned = 0;
+    c->lost = ring; /* and may want to hear no more */
+    c->lost_room = room;
     reset(c);
     for (size_t i = 0; i < count; i++) {
         struct snib__redis_call *call = &ring[(first + i) & (room - 1)];
         bool unsent = call->starts >= offered && kept_back;
         c->upcalls->lost(c, call, unsent ? SNIB__LOSS_UNSENT : how);
     }
+    c->lost = NULL;
+    c->lost_room = 0;
     free(ring);
     c->upcalls->down(c);
 }

@@ -95,7 +95,9 @@ struct snib__connection {
     uint64_t gate;              /* bytes of it that may be written */
     struct snib__redis_call *ring;
     size_t first, count, room;
-    size_t abandoned; /* of the first calls, those nobody waits for */
+    size_t abandoned;              /* of the first calls, those nobody waits for */
+    struct snib__redis_call *lost; /* those that are being told of their loss */
+    size_t lost_room;
     int64_t heard_ns; /* the last byte, or the connection */
     int64_t dialled_ns;
     int64_t redial_ns; /* a socket that was too busy to take us: again at this time; 0: no */

@@ -478,7 +478,9 @@ void snib__redlock_on_attempt(struct snib__server *s, struct snib__redlock_bid *
             snib__node_flush(&s->node);
         }
     } else if (yes) {
-        undo(s, b);
+        if (!snib__server_twin(s)) { /* there it is the same key as under its other name */
+            undo(s, b);
+        }
         snib__round_set(&b->round, s->index, SNIB__SEAT_OUT);
     } else if (a->word == SNIB__ANSWER_BUSY) {
         on_busy(s, b, a);
@@ -576,7 +578,8 @@ void snib__redlock_attempt_again(struct snib__redlock *r, struct snib__redlock_b
 {
     b->again_ns = SNIB__NEVER;
     if (b->phase == SNIB__REDLOCK_WAITING) {
-        begin(r, b, false);
+        /* Nobody was told anything since: the first server alone may have what is over. */
+        begin(r, b, b->told_ns < b->began_ns);
         return;
     }
     for (unsigned i = 0; b->phase == SNIB__REDLOCK_ASKING && i < r->count; i++) {

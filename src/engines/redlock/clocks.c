@@ -32,6 +32,10 @@ int64_t snib__clock_guard_learn(struct snib__clock_guard *g, struct snib__instan
     } else if (g->known && high_ms < g->low_ms - allowed_ms) {
         jump_ms = high_ms - g->low_ms;
     }
+    if (g->known && jump_ms == 0) { /* a slow answer tells less than the one before */
+        low_ms = low_ms > g->low_ms - allowed_ms ? low_ms : g->low_ms - allowed_ms;
+        high_ms = high_ms < g->high_ms + allowed_ms ? high_ms : g->high_ms + allowed_ms;
+    }
     g->known = true;
     g->low_ms = low_ms;
     g->high_ms = high_ms;
