@@ -299,7 +299,7 @@ static void on_tried(struct sql_bid *b)
     } else if (b->got) {
         b->since = b->request.sent;
         hold(b);
-    } else if (b->claim->may_queue && b->strand == b->sql->main) {
+    } else if (b->claim->may_queue && !b->strand->link.waits) {
         sql_bid_leave(b);
         wait_for_it(b);
     } else {
@@ -382,6 +382,24 @@ static void on_waited(struct sql_bid *b)
     ask(b, next);
 }
 
+/* That may have lasted. The link on which it was tried need not be the main one any more, and
+ * others live by it: nobody waits there. */
+static void on_made(struct sql_bid *b)
+{
+    if (b->owes_release || !b->claim) {
+        sql_bid_released(b, SNIB__FREED, NULL);
+        sql_bid_rest(b);
+    } else if (b->strand->link.waits) {
+        go_and_wait(b);
+    } else if (b->strand == b->sql->main) {
+        sql_bid_phase(b, SQL_TRYING);
+        ask(b, SQL_TRY);
+    } else {
+        sql_bid_rest(b);
+        begin(b);
+    }
+}
+
 static void on_answered(struct sql_bid *b)
 {
     switch (b->phase) {
@@ -391,19 +409,9 @@ static void on_answered(struct sql_bid *b)
     case SQL_UNDOING:
         on_undone(b);
         return;
-    case SQL_MAKING: {
-        struct sql_strand *strand = b->strand;
-        if (b->owes_release) {
-            sql_bid_released(b, SNIB__FREED, NULL);
-            sql_bid_rest(b);
-        } else if (strand == b->sql->main) {
-            sql_bid_phase(b, SQL_TRYING);
-            ask(b, SQL_TRY);
-        } else {
-            go_and_wait(b);
-        }
+    case SQL_MAKING:
+        on_made(b);
         return;
-    }
     case SQL_ENTERING:
         sql_bid_phase(b, SQL_WAITING);
         ask(b, SQL_WAIT);
@@ -438,10 +446,10 @@ static void on_refused(struct sql_bid *b, enum sql_outcome outcome)
             on_undone(b);
         }
     } else if (b->phase == SQL_MAKING) {
-        bool again = outcome == SQL_AGAIN && b->tries++ < TRIES_MOST && !b->owes_release;
-        if (again) {
+        bool over = b->owes_release || !b->claim;
+        if (outcome == SQL_AGAIN && b->tries++ < TRIES_MOST && !over) {
             ask(b, SQL_SETUP);
-        } else if (b->owes_release) {
+        } else if (over) {
             sql_bid_released(b, SNIB__FREED, NULL);
             sql_bid_rest(b);
         } else {

@@ -159,6 +159,7 @@ struct sql_strand *sql_strand_extra(struct sql *s)
         if (strand != s->main && snib__list_empty(&strand->bids) && !oldest(strand) &&
             strand->ready) {
             if (is_usable(strand, now)) {
+                strand->link.waits = true; /* one that was the main one is not that again */
                 return strand;
             }
             sql_strand_doom(strand);
