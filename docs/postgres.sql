@@ -21,13 +21,13 @@ CREATE INDEX ON snib.seats (key) WHERE broken IS NOT NULL;
 END IF;
 IF to_regclass('snib.life') IS NULL THEN
 CREATE UNLOGGED TABLE snib.life (born timestamptz NOT NULL, since timestamptz);
-INSERT INTO snib.life (born) VALUES (clock_timestamp());
+INSERT INTO snib.life (born) VALUES (pg_postmaster_start_time());
 END IF;
-CREATE OR REPLACE FUNCTION snib.revive() RETURNS void LANGUAGE plpgsql AS $f$ BEGIN
+CREATE OR REPLACE FUNCTION snib.revive() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$ BEGIN
 PERFORM pg_advisory_xact_lock(hashtextextended('snib', 8313480218417128786));
 IF NOT EXISTS (SELECT FROM snib.life) THEN
 PERFORM setval('snib.token', (SELECT last_value FROM snib.token) + 1000000);
-INSERT INTO snib.life VALUES (clock_timestamp(), clock_timestamp());
+INSERT INTO snib.life VALUES (pg_postmaster_start_time(), clock_timestamp());
 END IF;
 END $f$;
 END $snib$;
@@ -52,7 +52,7 @@ CREATE TABLE snib.stakes (key bigint NOT NULL, owner text NOT NULL, state intege
     NULL, label text NOT NULL, ttl bigint NOT NULL, token bigint, place bigint, since timestamptz,
     until timestamptz NOT NULL, broken text, PRIMARY KEY (key, owner)) WITH (fillfactor = 50);
 END IF;
-CREATE OR REPLACE FUNCTION snib.wake(k bigint, now timestamptz) RETURNS void LANGUAGE plpgsql AS
+CREATE OR REPLACE FUNCTION snib.wake(k bigint, now timestamptz) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS
     $f$ DECLARE w record;
 held int;
 alone bool;
@@ -78,7 +78,7 @@ END LOOP;
 END $f$;
 CREATE OR REPLACE FUNCTION snib.attempt(k bigint, n text, m int, p int, o text, sess bigint, wh
     text, la text, t bigint, q bool, OUT what text, OUT tok bigint, OUT holder text, OUT
-    holder_token bigint, OUT left_ms bigint, OUT spot int) LANGUAGE plpgsql AS $f$ DECLARE l record;
+    holder_token bigint, OUT left_ms bigint, OUT spot int) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$ DECLARE l record;
 mine record;
 w record;
 h record;
@@ -190,7 +190,7 @@ INSERT INTO snib.stakes (key, owner, state, mode, permits, session, pid, who, la
     pg_backend_pid(), ttl = t, until = excluded.until;
 END $f$;
 CREATE OR REPLACE FUNCTION snib.release(k bigint, o text, sess bigint, unsure bool, t bigint)
-    RETURNS bool LANGUAGE plpgsql AS $f$ DECLARE now timestamptz;
+    RETURNS bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$ DECLARE now timestamptz;
 mine record;
 BEGIN
 PERFORM FROM snib.locks WHERE key = k FOR UPDATE;
@@ -206,7 +206,7 @@ END IF;
 RETURN coalesce(mine.state = 0 OR mine.state = 1 AND mine.until > now, false);
 END $f$;
 CREATE OR REPLACE FUNCTION snib.renew(sess bigint, keys text, owners text, ttls text) RETURNS TABLE
-    (o text, what text, tok bigint, by text) LANGUAGE plpgsql AS $f$ BEGIN
+    (o text, what text, tok bigint, by text) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$ BEGIN
 RETURN QUERY WITH a AS (SELECT * FROM unnest(string_to_array(keys, ',')::bigint[],
     string_to_array(owners, ','), string_to_array(ttls, ',')::bigint[]) AS x (k, ow, t)), u AS
     (UPDATE snib.stakes s SET until = clock_timestamp() + a.t * interval '1 ms', ttl = a.t, session
@@ -218,7 +218,7 @@ RETURN QUERY WITH a AS (SELECT * FROM unnest(string_to_array(keys, ',')::bigint[
     snib.stakes b ON b.key = a.k AND b.owner = a.ow AND b.state <> 0;
 END $f$;
 CREATE OR REPLACE FUNCTION snib.ask(k bigint, t bigint, by text, force bool) RETURNS TABLE (what
-    text, holder text, left_ms bigint) LANGUAGE plpgsql AS $f$ DECLARE now timestamptz;
+    text, holder text, left_ms bigint) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$ DECLARE now timestamptz;
 s record;
 BEGIN
 PERFORM FROM snib.locks WHERE key = k FOR UPDATE;

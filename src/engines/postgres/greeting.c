@@ -6,6 +6,11 @@
  * A pooler gives each transaction another session, and a lock with it: the session that answers is
  * not the one that greeted. A standby and a read-only server grant advisory locks that mean nothing
  * elsewhere. Both are refused, with a sentence.
+ *
+ * Whether locks were forgotten is in the table `life`. Who may not read it, or may not move the
+ * tokens on when it is empty, knows nothing and is granted nothing; it may look. A step that was
+ * cancelled is said again: one that was not said at all would leave out a setting or a check. A
+ * clock that was set back makes ages negative: those are taken for none at all.
  */
 #include "engines/postgres/errors.h"
 #include "engines/postgres/link.h"
@@ -17,7 +22,7 @@
 #include <string.h>
 
 enum { GREET, LISTEN, LIFE, REVIVE, LIFE_AGAIN, GREETED };
-enum { OLDEST = 140000, CHECK_MS = 250 };
+enum { OLDEST = 140000, CHECK_MS = 250, REPEATS_MOST = 8 };
 
 static void ask(struct sql_link *link, int step);
 
@@ -28,6 +33,9 @@ static void ready(struct sql_link *link)
     int64_t span_ms = link->session->max_lease_ms + link->session->max_lease_ms / 10 + 2000;
     c->state = PG_READY;
     link->quarantine_ns = 0;
+    if (c->empty) {
+        c->forgot_ms = 0;
+    }
     if (s->quarantine && c->forgot_ms >= 0 && c->forgot_ms < span_ms) {
         link->quarantine_ns = snib__now().boot_ns + (span_ms - c->forgot_ms) * SNIB__MS;
     }
@@ -66,11 +74,17 @@ static void next(struct sql_link *link)
 
 /* ---- What is wrong with it -------------------------------------------------------------- */
 
-static void refuse_pooler(struct sql_link *link)
+void pg_refuse_pooler(struct sql_link *link)
 {
     pg_lose(link, SNIB_EUNSAFE, 0,
             "a pooler is in between, and a session of its is not one of the server's: connect to "
             "PostgreSQL itself; or say pooler=session, if it pools whole sessions");
+}
+
+static int64_t age(const char *text)
+{
+    int64_t ms = text ? strtoll(text, NULL, 10) : 0;
+    return ms > 0 ? ms : 0;
 }
 
 static bool look_around(struct sql_link *link, const char *const columns[])
@@ -79,7 +93,7 @@ static bool look_around(struct sql_link *link, const char *const columns[])
     struct pg_connection *c = link->connection;
     unsigned long pid = strtoul(columns[0] ? columns[0] : "0", NULL, 10);
     if (pid != link->number && !s->pooled) {
-        refuse_pooler(link);
+        pg_refuse_pooler(link);
         return false;
     }
     link->number = pid;
@@ -93,6 +107,7 @@ static bool look_around(struct sql_link *link, const char *const columns[])
         return false;
     }
     c->has_tables = columns[3] && columns[3][0] == 't';
+    c->up_ms = age(columns[4]);
     return true;
 }
 
@@ -104,7 +119,7 @@ static void on_row(struct sql_request *r, const char *const columns[SQL_COLUMNS]
         look_around(link, columns);
     } else if (c->step == LIFE || c->step == LIFE_AGAIN) {
         c->empty = false;
-        c->forgot_ms = columns[0] ? strtoll(columns[0], NULL, 10) : -1;
+        c->forgot_ms = columns[0] ? age(columns[0]) : -1;
     }
 }
 
@@ -115,13 +130,23 @@ static void on_ended(struct sql_request *r, enum sql_outcome outcome)
     if (link->doomed) {
         return;
     }
-    if (outcome == SQL_ANSWERED || outcome == SQL_AGAIN) {
+    if (outcome == SQL_ANSWERED) {
+        c->repeats = 0;
         next(link);
-    } else if (outcome == SQL_ABSENT && c->step >= LIFE) {
+    } else if (outcome == SQL_AGAIN && c->repeats++ < REPEATS_MOST) {
+        ask(link, c->step);
+    } else if (outcome == SQL_ABSENT && c->step == LIFE) {
         c->empty = false; /* dropped just now: it is made again when it is needed */
+        c->forgot_ms = c->up_ms;
         ready(link);
-    } else if (outcome == SQL_REFUSED && c->step >= LIFE && r->code == SNIB_EDENIED) {
-        ready(link); /* may look, may not lock: what it may not do says so */
+    } else if (c->step == LIFE && r->code == SNIB_EDENIED) {
+        link->unfit = "this user may not read the table life, and cannot know whether the server "
+                      "has forgotten locks; see what `snib doctor --acl` prints";
+        ready(link);
+    } else if (c->step == REVIVE && (outcome == SQL_ABSENT || r->code == SNIB_EDENIED)) {
+        link->unfit = "the server has crashed, and this user may not move the tokens on, which "
+                      "another may; see what `snib doctor --acl` prints";
+        ready(link);
     } else if (outcome != SQL_LOST && outcome != SQL_UNSENT) {
         pg_lose(link, r->code ? r->code : SNIB_EPROTO, 0, r->reason);
     }
@@ -155,7 +180,7 @@ static void ask(struct sql_link *link, int step)
         pg_lose(link, SNIB_ENOMEM, 0, "out of memory");
         return;
     }
-    pg_send_text(link, r, text);
+    pg_send_text(link, r, step == GREET ? pg_settings_first : NULL, text);
     free(text);
 }
 
@@ -163,6 +188,7 @@ void pg_greet(struct sql_link *link)
 {
     struct pg_connection *c = link->connection;
     c->forgot_ms = -1;
+    link->unfit = NULL;
     if (PQserverVersion(c->db) < OLDEST) {
         char why[160];
         snprintf(why, sizeof why,

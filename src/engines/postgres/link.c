@@ -47,20 +47,31 @@ static void lose_connection(struct sql_link *link)
     bool ready = c->state == PG_READY;
     const char *message = c->db ? PQerrorMessage(c->db) : "";
     pg_error_line(line, sizeof line, message[0] ? message : "the server closed the connection");
-    pg_lose(link, ready ? SNIB_EUNREACH : pg_error_of_connection(line), 0, line);
+    if (!ready && strstr(line, "unsupported startup parameter")) {
+        pg_refuse_pooler(link);
+    } else {
+        pg_lose(link, ready ? SNIB_EUNREACH : pg_error_of_connection(line), 0, line);
+    }
 }
 
 /* ---- Connecting ------------------------------------------------------------------------- */
+
+/* What must hold before the first statement, whatever the role's defaults are: none is ended before
+ * the greeting has set the rest, and a name means what the server means by it. A pooler of old
+ * knows no options; there the greeting alone has to do. */
+#define OPTIONS "-c statement_timeout=0 -c lock_timeout=0 -c search_path=pg_catalog,pg_temp"
 
 static void start_connecting(struct sql_link *link, const char *address)
 {
     struct pg_connection *c = link->connection;
     struct pg_settings *s = settings_of(link);
     const char *names[24], *values[24];
-    char port[16], seconds[24];
+    char port[16], seconds[24], options[1000];
     size_t n = 0;
     snprintf(port, sizeof port, "%d", c->port);
     snprintf(seconds, sizeof seconds, "%lld", (long long)(link->session->ttl_ms / 3000 + 1));
+    const char *own = getenv("PGOPTIONS");
+    snprintf(options, sizeof options, "%.800s %s", own ? own : "", OPTIONS);
     const char *mode = pg_settings_sslmode(s, c->host);
     const char *pairs[][2] = {
         {"service", s->service},
@@ -75,6 +86,7 @@ static void start_connecting(struct sql_link *link, const char *address)
         {"sslcert", s->cert},
         {"sslkey", s->key},
         {"client_encoding", "UTF8"},
+        {"options", s->pooled ? NULL : options},
         {"application_name", link->session->who},
         {"keepalives_idle", seconds},
         {"keepalives_interval", "1"},

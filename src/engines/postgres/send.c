@@ -81,10 +81,14 @@ void pg_send(struct sql_request *r)
     pg_flush(c);
 }
 
-void pg_send_text(struct sql_link *link, struct sql_request *r, const char *text)
+void pg_send_text(struct sql_link *link, struct sql_request *r, const char *const ahead[],
+                  const char *text)
 {
     struct pg_connection *c = link->connection;
     append(link, r);
+    for (; ahead && *ahead; ahead++) {
+        PQsendQueryParams(c->db, *ahead, 0, NULL, NULL, NULL, NULL, 0);
+    }
     PQsendQueryParams(c->db, text, r->count, NULL, r->parameters, NULL, NULL, 0);
     PQpipelineSync(c->db);
     pg_flush(c);

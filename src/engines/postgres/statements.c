@@ -121,12 +121,16 @@ static const char *const exclusive[SQL_STATEMENTS] = {
         "SELECT 'sessions', count(*)::text FROM pg_stat_get_activity(NULL) a WHERE a.datid <> 0 "
         "UNION ALL SELECT 'schema', (to_regclass('@.seats') IS NOT NULL)::text UNION ALL "
         "SELECT 'may create', has_database_privilege(current_database(), 'CREATE')::text UNION ALL "
-        "SELECT 'rights', (has_table_privilege(c.oid, 'SELECT,INSERT') AND "
+        "SELECT 'rights', (has_table_privilege(c.oid, 'SELECT') AND "
+        "has_table_privilege(c.oid, 'INSERT') AND "
         "has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE') AND "
-        "has_sequence_privilege(q.oid, 'USAGE') AND has_schema_privilege(c.relnamespace, 'USAGE') "
-        "AND has_function_privilege(f.oid, 'EXECUTE'))::text FROM pg_class c, pg_class q, pg_proc "
-        "f "
+        "has_sequence_privilege(q.oid, 'USAGE') AND has_sequence_privilege(q.oid, 'SELECT') AND "
+        "has_sequence_privilege(q.oid, 'UPDATE') AND has_table_privilege(l.oid, 'SELECT') AND "
+        "has_table_privilege(l.oid, 'INSERT') AND has_schema_privilege(c.relnamespace, 'USAGE') "
+        "AND has_function_privilege(f.oid, 'EXECUTE'))::text FROM pg_class c, pg_class q, pg_class "
+        "l, pg_proc f "
         "WHERE c.oid = to_regclass('@.seats') AND q.oid = to_regclass('@.token') AND "
+        "l.oid = to_regclass('@.life') AND "
         "f.oid = to_regproc('@.revive') UNION ALL "
         "SELECT 'clock', (extract(epoch FROM clock_timestamp()) * 1000)::bigint::text UNION ALL "
         "SELECT 'forgot', (extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * "
@@ -152,12 +156,13 @@ static const char *const session_tables[] = {
     "CREATE INDEX ON @.seats (key) WHERE broken IS NOT NULL; END IF; "
     "IF to_regclass('@.life') IS NULL THEN "
     "CREATE UNLOGGED TABLE @.life (born timestamptz NOT NULL, since timestamptz); "
-    "INSERT INTO @.life (born) VALUES (clock_timestamp()); END IF; "
-    "CREATE OR REPLACE FUNCTION @.revive() RETURNS void LANGUAGE plpgsql AS $f$ BEGIN "
+    "INSERT INTO @.life (born) VALUES (pg_postmaster_start_time()); END IF; "
+    "CREATE OR REPLACE FUNCTION @.revive() RETURNS void LANGUAGE plpgsql SET search_path = "
+    "pg_catalog, pg_temp AS $f$ BEGIN "
     "PERFORM pg_advisory_xact_lock(hashtextextended('@', 8313480218417128786)); "
     "IF NOT EXISTS (SELECT FROM @.life) THEN "
     "PERFORM setval('@.token', (SELECT last_value FROM @.token) + 1000000); "
-    "INSERT INTO @.life VALUES (clock_timestamp(), clock_timestamp()); END IF; END $f$; ",
+    "INSERT INTO @.life VALUES (pg_postmaster_start_time(), clock_timestamp()); END IF; END $f$; ",
     NULL,
 };
 
@@ -171,25 +176,33 @@ static const char *const shared[SQL_STATEMENTS] = {
     [SQL_UNLOCK] = "SELECT pg_advisory_unlock_shared($1::bigint)",
 };
 
+/* Functions, operators and types are the server's own, whatever others have put into schemas that
+ * this role or database prefers: one of theirs would be executed with our rights. */
+const char *const pg_settings_first[] = {"SET search_path = pg_catalog, pg_temp",
+                                         "SET statement_timeout = 0", "SET lock_timeout = 0", NULL};
+
 /* One trip that looks where we are and sets what must hold on every link. */
 const char pg_greeting[] =
     "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('transaction_read_only'), "
-    "to_regclass('@.life') IS NOT NULL, set_config('idle_session_timeout', $1, false), "
+    "to_regclass('@.life') IS NOT NULL, (extract(epoch FROM clock_timestamp() - "
+    "pg_postmaster_start_time()) * 1000::numeric)::bigint, set_config('idle_session_timeout', $1, "
+    "false), "
     "set_config('idle_in_transaction_session_timeout', $1, false), "
     "set_config('client_connection_check_interval', $2, false), "
     "set_config('tcp_keepalives_idle', $3, false), "
     "set_config('tcp_keepalives_interval', '1', false), "
     "set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', $1, false), "
-    "set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false), "
     "set_config('default_transaction_isolation', 'read committed', false), "
     "set_config('jit', 'off', false), "
     "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') "
     "THEN set_config('synchronous_commit', 'on', false) END";
 
-/* How long ago locks may have been forgotten, in ms; NULL: never. No row: just now, by a crash. */
+/* How long ago locks may have been forgotten, in ms; NULL: never. No row: just now, by a crash.
+ * Another start than the one of old is a restart, whatever the clock was then. */
 const char pg_life[] =
-    "SELECT (extract(epoch FROM clock_timestamp() - greatest(since, CASE WHEN born < "
-    "pg_postmaster_start_time() THEN pg_postmaster_start_time() END)) * 1000)::bigint FROM @.life";
+    "SELECT (extract(epoch FROM clock_timestamp() - greatest(since, CASE WHEN born <> "
+    "pg_postmaster_start_time() THEN pg_postmaster_start_time() END)) * 1000::numeric)::bigint "
+    "FROM @.life";
 
 const char pg_revive[] = "SELECT @.revive()";
 

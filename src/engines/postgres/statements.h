@@ -19,5 +19,6 @@ extern const char *const pg_lease_statements[SQL_STATEMENTS];
 extern const char *const pg_lease_tables[]; /* parts of SQL_SETUP there, ended by NULL */
 
 extern const char pg_greeting[], pg_life[], pg_revive[];
+extern const char *const pg_settings_first[]; /* in front of the greeting, ended by NULL */
 
 #endif

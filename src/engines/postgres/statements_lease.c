@@ -36,7 +36,8 @@
 /* Ring those who may go now. */
 #define WAKE                                                                                       \
     "CREATE OR REPLACE FUNCTION @.wake(k bigint, now timestamptz) RETURNS void LANGUAGE "          \
-    "plpgsql AS $f$ DECLARE w record; held int; alone bool; rung int := 0; swept int := 0; "       \
+    "plpgsql SET search_path = pg_catalog, pg_temp AS $f$ DECLARE w record; held int; alone "      \
+    "bool; rung int := 0; swept int := 0; "                                                        \
     "BEGIN SELECT count(*), coalesce(bool_or(mode = 0), false) INTO held, alone FROM @.stakes "    \
     "WHERE key = k AND state = 1 AND until > now; FOR w IN SELECT * FROM @.stakes WHERE key = "    \
     "k AND state = 0 ORDER BY place LOOP EXIT WHEN alone OR swept > 50; IF w.until <= now OR "     \
@@ -49,7 +50,8 @@
 #define ATTEMPT                                                                                    \
     "CREATE OR REPLACE FUNCTION @.attempt(k bigint, n text, m int, p int, o text, sess bigint, "   \
     "wh text, la text, t bigint, q bool, OUT what text, OUT tok bigint, OUT holder text, OUT "     \
-    "holder_token bigint, OUT left_ms bigint, OUT spot int) LANGUAGE plpgsql AS $f$ DECLARE l "    \
+    "holder_token bigint, OUT left_ms bigint, OUT spot int) LANGUAGE plpgsql SET search_path = "   \
+    "pg_catalog, pg_temp AS $f$ DECLARE l "                                                        \
     "record; mine record; w record; h record; now timestamptz; held int; ahead int := 0; stop "    \
     "bool := false; swept int := 0; fits bool; BEGIN LOOP SELECT * INTO l FROM @.locks WHERE "     \
     "key = k FOR UPDATE; EXIT WHEN FOUND; INSERT INTO @.locks (key, name) VALUES (k, n) ON "       \
@@ -94,7 +96,8 @@
 
 #define RELEASE                                                                                    \
     "CREATE OR REPLACE FUNCTION @.release(k bigint, o text, sess bigint, unsure bool, t "          \
-    "bigint) RETURNS bool LANGUAGE plpgsql AS $f$ DECLARE now timestamptz; mine record; BEGIN "    \
+    "bigint) RETURNS bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$ DECLARE "  \
+    "now timestamptz; mine record; BEGIN "                                                         \
     "PERFORM FROM @.locks WHERE key = k FOR UPDATE; now := clock_timestamp(); DELETE FROM "        \
     "@.stakes WHERE key = k AND owner = o AND session <= sess RETURNING * INTO mine; IF unsure "   \
     "THEN INSERT INTO @.stakes (key, owner, state, mode, permits, session, who, label, ttl, "      \
@@ -105,7 +108,8 @@
 
 #define RENEW                                                                                      \
     "CREATE OR REPLACE FUNCTION @.renew(sess bigint, keys text, owners text, ttls text) "          \
-    "RETURNS TABLE (o text, what text, tok bigint, by text) LANGUAGE plpgsql AS $f$ BEGIN "        \
+    "RETURNS TABLE (o text, what text, tok bigint, by text) LANGUAGE plpgsql SET search_path = "   \
+    "pg_catalog, pg_temp AS $f$ BEGIN "                                                            \
     "RETURN QUERY WITH a AS (SELECT * FROM unnest(string_to_array(keys, ',')::bigint[], "          \
     "string_to_array(owners, ','), string_to_array(ttls, ',')::bigint[]) AS x (k, ow, t)), "       \
     "u AS (UPDATE @.stakes s SET until = clock_timestamp() + a.t * interval '1 ms', ttl = a.t, "   \
@@ -118,7 +122,8 @@
 
 #define ASK                                                                                        \
     "CREATE OR REPLACE FUNCTION @.ask(k bigint, t bigint, by text, force bool) "                   \
-    "RETURNS TABLE (what text, holder text, left_ms bigint) LANGUAGE plpgsql AS $f$ "              \
+    "RETURNS TABLE (what text, holder text, left_ms bigint) LANGUAGE plpgsql SET search_path = "   \
+    "pg_catalog, pg_temp AS $f$ "                                                                  \
     "DECLARE now timestamptz; s record; BEGIN "                                                    \
     "PERFORM FROM @.locks WHERE key = k FOR UPDATE; now := clock_timestamp(); "                    \
     "FOR s IN SELECT * FROM @.stakes WHERE key = k AND state = 1 AND token = t AND until > now "   \

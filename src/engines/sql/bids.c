@@ -92,6 +92,10 @@ static bool is_quarantined(struct sql_bid *b, const struct sql_strand *strand)
 {
     int64_t left_ms = sql_strand_quarantine_ms(strand);
     char reason[400];
+    if (strand->link.unfit) {
+        sql_bid_fail(b, SNIB_EDENIED, 0, strand->link.unfit);
+        return true;
+    }
     if (left_ms == 0) {
         return false;
     }
