@@ -209,7 +209,8 @@ static void measure_handover(PGconn *db, const char *name, const char *parameter
         wait(NULL);
     }
     qsort(board->took_ns, HANDOVERS, sizeof board->took_ns[0], compare);
-    double took = (double)board->took_ns[HANDOVERS / 2], trip = measure_median(trips);
+    const int middle = HANDOVERS / 2;
+    double took = (double)board->took_ns[middle], trip = measure_median(trips);
     printf("%-58s %10.0f %7.2f", name, took, took / trip);
     printf(target > 0 ? " %7.2f\n" : "\n", target);
     munmap(board, sizeof *board);

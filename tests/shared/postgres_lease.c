@@ -137,7 +137,7 @@ TEST_LIMIT(a_waiter_that_was_killed_is_in_nobodys_way, 60)
     snib_lease *lease = take(client, "name", NULL);
     struct holder *both[] = {first, second};
     for (int i = 0; i < 2; i++) {
-        char count[4];
+        char count[16];
         int64_t end = check_now_ns() + LONG_MS * 1000000LL;
         snprintf(count, sizeof count, "%d", i + 1);
         check_flag_set(&both[i]->go);

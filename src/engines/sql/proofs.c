@@ -45,12 +45,12 @@ static void on_proof_row(struct sql_request *r, const char *const columns[SQL_CO
 {
     struct sql_strand *strand = SNIB__OF(r, struct sql_strand, proof);
     uint64_t token = columns[1] ? strtoull(columns[1], NULL, 10) : 0;
-    struct snib__entry *e =
-        snib__table_first(&strand->sql->keys, snib__hash_text(columns[0] ? columns[0] : ""));
+    const char *key = columns[0] ? columns[0] : "";
+    struct snib__entry *e = snib__table_first(&strand->sql->keys, snib__hash_text(key));
     for (; e; e = snib__entry_next(e)) {
         struct sql_bid *b = SNIB__OF(e, struct sql_bid, entry);
         if (b->strand == strand && b->phase == SQL_HOLDING && b->token == token &&
-            strcmp(b->key, columns[0]) == 0) {
+            strcmp(b->key, key) == 0) {
             broken(b, columns[2] ? columns[2] : "somebody");
         }
     }

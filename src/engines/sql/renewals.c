@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mode=lease: renewals, many in one request. One that has no link is kept until there is one or its
- * time is over; one that is not answered in time is UNKNOWN, and its answer still counts if it
- * comes.
+ * mode=lease: renewals, many in one request. One that has no link, or whose link broke, is kept
+ * until there is one or its time is over; one that is not answered in time is UNKNOWN, and its
+ * answer still counts if it comes.
  *
  * A bid is part of one renewal at a time, and forgets it when it goes.
  */
@@ -85,6 +85,10 @@ static void on_renewed(struct sql_request *r, enum sql_outcome outcome)
 {
     struct sql_renewal *renewal = SNIB__OF(r, struct sql_renewal, request);
     bool absent = outcome == SQL_ABSENT;
+    if ((outcome == SQL_LOST || outcome == SQL_UNSENT) && snib__now().boot_ns < renewal->due_ns) {
+        renewal->kept = true; /* twice does no harm: by the next link */
+        return;
+    }
     for (size_t i = 0; absent && i < renewal->count; i++) {
         struct snib__result lost = {.status = SNIB__LOST, .reason = "its table is gone"};
         struct sql_bid *b = renewal->bids[i];

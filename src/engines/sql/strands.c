@@ -291,11 +291,12 @@ void sql_strands_step(struct sql *s, const struct pollfd *fds, size_t n)
 
 void sql_strands_close(struct sql *s, bool forked)
 {
-    while (!snib__list_empty(&s->strands)) {
-        struct sql_strand *strand = SNIB__OF(s->strands.after, struct sql_strand, place);
+    for (struct snib__list *l = s->strands.after, *after; l != &s->strands; l = after) {
+        struct sql_strand *strand = SNIB__OF(l, struct sql_strand, place);
+        after = l->after;
         s->driver->close(&strand->link, forked);
-        snib__list_remove(&strand->place);
         free(strand);
     }
+    snib__list_init(&s->strands);
     s->main = NULL;
 }
