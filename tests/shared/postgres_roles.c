@@ -156,3 +156,83 @@ TEST(what_others_have_put_into_the_schema_public_is_not_executed)
     }
     CHECK_STR(sql(&pg, "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"), "f");
 }
+
+TEST(a_schema_of_a_role_that_is_not_trusted_is_refused)
+{
+    struct server pg;
+    snib_error error;
+    server_postgres(&pg, (const char *const[]){"fsync=off", NULL});
+    sql(&pg, "CREATE ROLE mallory LOGIN");
+    sql(&pg, "CREATE ROLE guest LOGIN");
+    sql(&pg, "GRANT CREATE ON DATABASE postgres TO mallory");
+    for (int mode = 0; mode < 2; mode++) {
+        snib *client = client_as(&pg, "mallory", mode ? "mode=lease" : "");
+        give(take(client, "name", NULL)); /* its own */
+        snib_close(client);
+        client = client_at(pg.port, mode ? "mode=lease" : "");
+        CHECK_INT(refused(client, "name", &error), ==, SNIB_EUNSAFE);
+        must_say(&error, "mallory");
+        CHECK_INT(verdict_of(client, "server"), ==, SNIB_BAD);
+        snib_close(client);
+        client = client_as(&pg, "guest", mode ? "mode=lease" : "");
+        sql(&pg, "GRANT USAGE ON SCHEMA snib TO guest");
+        CHECK_INT(refused(client, "name", &error), ==, SNIB_EUNSAFE);
+        must_say(&error, "mallory");
+        sql(&pg, "GRANT mallory TO guest");
+        give(take(client, "name", NULL)); /* a member trusts its own */
+        snib_close(client);
+        sql(&pg, "REVOKE mallory FROM guest");
+        sql(&pg, "ALTER SCHEMA snib OWNER TO snib"); /* and what is in it is still mallory's */
+        client = client_at(pg.port, mode ? "mode=lease" : "");
+        CHECK_INT(refused(client, "name", &error), ==, SNIB_EUNSAFE);
+        snib_close(client);
+        sql(&pg, "REASSIGN OWNED BY mallory TO snib");
+        client = client_at(pg.port, mode ? "mode=lease" : "");
+        give(take(client, "name", NULL));
+        snib_close(client);
+        sql(&pg, "DROP SCHEMA snib CASCADE");
+    }
+}
+
+TEST(a_schema_is_of_one_mode)
+{
+    struct server pg;
+    snib_error error;
+    server_postgres(&pg, (const char *const[]){"fsync=off", NULL});
+    for (int mode = 0; mode < 2; mode++) {
+        snib *early = client_at(pg.port, mode ? "" : "mode=lease");
+        CHECK_INT(snib_break(early, "name", 7, NULL), ==, SNIB_ELOST); /* greeted before */
+        snib *client = client_at(pg.port, mode ? "mode=lease" : "");
+        snib_lease *lease = take(client, "name", NULL);
+        snib *other = client_at(pg.port, mode ? "" : "mode=lease");
+        CHECK_INT(refused(other, "name", &error), ==, SNIB_EUNSAFE);
+        must_say(&error, mode ? "mode=lease" : "mode=session");
+        CHECK_INT(refused(early, "name", &error), ==, SNIB_EUNSAFE);
+        must_say(&error, mode ? "mode=lease" : "mode=session");
+        give(lease);
+        snib_close(early);
+        snib_close(other);
+        snib_close(client);
+        sql(&pg, "DROP SCHEMA snib CASCADE");
+    }
+}
+
+TEST(a_schema_may_be_called_as_a_word_of_the_language)
+{
+    struct server pg;
+    server_postgres(&pg, (const char *const[]){"fsync=off", NULL});
+    static const char *const places[] = {"schema=order", "schema=select&mode=lease"};
+    for (int mode = 0; mode < 2; mode++) {
+        struct holder *h = holder_new(url_at(pg.port, places[mode]));
+        pid_t pid = check_spawn(hold_it, h);
+        snib *client = client_at(pg.port, places[mode]);
+        snib_lease *lease = take(client, "name", NULL);
+        check_flag_set(&h->go);
+        give(lease);
+        check_flag_wait(&h->held, LONG_MS);
+        check_flag_set(&h->let_go);
+        check_join(pid, LONG_MS);
+        CHECK_INT(verdict_of(client, "rights"), ==, SNIB_GOOD);
+        snib_close(client);
+    }
+}

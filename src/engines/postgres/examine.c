@@ -178,9 +178,10 @@ int pg_rights(const struct snib__session *session, char *out, size_t size)
         quoted[used++] = *user;
     }
     quoted[used] = '\0';
-    return snprintf(out, size,
-                    "CREATE ROLE \"%s\" LOGIN PASSWORD 'PASSWORD'; GRANT USAGE ON SCHEMA %s TO "
-                    "\"%s\"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s TO "
-                    "\"%s\"; GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA %s TO \"%s\";",
-                    quoted, s->schema, quoted, s->schema, quoted, s->schema, quoted);
+    return snprintf(
+        out, size,
+        "CREATE ROLE \"%s\" LOGIN PASSWORD 'PASSWORD'; GRANT USAGE ON SCHEMA \"%s\" TO "
+        "\"%s\"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA \"%s\" TO "
+        "\"%s\"; GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA \"%s\" TO \"%s\";",
+        quoted, s->schema, quoted, s->schema, quoted, s->schema, quoted);
 }

@@ -87,6 +87,17 @@ static int64_t age(const char *text)
     return ms > 0 ? ms : 0;
 }
 
+static void refuse_owner(struct sql_link *link, const char *owner)
+{
+    const struct pg_settings *s = link->settings;
+    char why[sizeof link->why];
+    snprintf(why, sizeof why,
+             "schema %s, or something in it, belongs to %.63s, whose code this user would execute: "
+             "give it to a role that is trusted, or say another schema=",
+             s->schema, owner);
+    pg_lose(link, SNIB_EUNSAFE, 0, why);
+}
+
 static bool look_around(struct sql_link *link, const char *const columns[])
 {
     const struct pg_settings *s = link->settings;
@@ -108,6 +119,19 @@ static bool look_around(struct sql_link *link, const char *const columns[])
     }
     c->has_tables = columns[3] && columns[3][0] == 't';
     c->up_ms = age(columns[4]);
+    if (columns[5]) {
+        refuse_owner(link, columns[5]);
+        return false;
+    }
+    if (columns[6] && columns[6][0] == 't') {
+        pg_lose(link, SNIB_EUNSAFE, 0,
+                s->lease
+                    ? "the schema is one of mode=session, whose locks these would not exclude: "
+                      "say another schema="
+                    : "the schema is one of mode=lease, whose locks these would not exclude: "
+                      "say mode=lease, or another schema=");
+        return false;
+    }
     return true;
 }
 
@@ -157,9 +181,11 @@ static void on_ended(struct sql_request *r, enum sql_outcome outcome)
 static void ask(struct sql_link *link, int step)
 {
     struct pg_connection *c = link->connection;
+    const struct pg_settings *s = link->settings;
     struct sql_request *r = &c->greeting;
-    char idle[24], check[24], keep[24], listen[96];
-    const char *texts[] = {pg_greeting, NULL, pg_life, pg_revive, pg_life};
+    char idle[24], check[24], keep[24], listen[40];
+    const char *texts[] = {s->lease ? pg_greeting_lease : pg_greeting, NULL, pg_life, pg_revive,
+                           pg_life};
     *r = (struct sql_request){.row = on_row, .ended = on_ended};
     c->step = step;
     snprintf(idle, sizeof idle, "%lld", (long long)link->idle_ms);
@@ -174,7 +200,7 @@ static void ask(struct sql_link *link, int step)
         c->empty = true;
         c->forgot_ms = -1;
     }
-    snprintf(listen, sizeof listen, "LISTEN @_%lu", link->number);
+    snprintf(listen, sizeof listen, "LISTEN \"^_%lu\"", link->number);
     char *text = pg_with_schema(link->settings, texts[step] ? texts[step] : listen);
     if (!text) {
         pg_lose(link, SNIB_ENOMEM, 0, "out of memory");

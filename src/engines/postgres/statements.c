@@ -2,8 +2,8 @@
 /*
  * What is sent to PostgreSQL, and why it is sent like that.
  *
- * @ becomes the schema, which is a plain identifier; all else is a parameter, so a name or a label
- * is never read as SQL.
+ * @ becomes the schema in quotes, ^ without them: small letters, digits and _. All else is a
+ * parameter, so a name or a label is never read as SQL.
  *
  * seats: who holds, who waits. Seat 0 is the name's own: the last exclusive grant, whose token
  * those who share carry on. Others are those of one session, by its pid. A row is a note: it counts
@@ -104,7 +104,7 @@ static const char *const exclusive[SQL_STATEMENTS] = {
                      "$1", "$2") ") "
                                  "RETURNING u.who || CASE WHEN u.label = '' THEN '' ELSE ' ' || "
                                  "u.label END AS who, "
-                                 "u.ttl, u.pid) SELECT who, ttl, pg_notify('@_' || pid, '') FROM m",
+                                 "u.ttl, u.pid) SELECT who, ttl, pg_notify('^_' || pid, '') FROM m",
     [SQL_SEVER] = "WITH t AS MATERIALIZED (SELECT s.key, s.who, s.pid FROM " HELD_WITH(
         "$1", "$2") ") "
                     "SELECT t.who, (SELECT string_agg(o.name, ', ') FROM (SELECT s.name FROM "
@@ -140,14 +140,17 @@ static const char *const exclusive[SQL_STATEMENTS] = {
 /* What is missing is made; two who do that at once come one after the other. */
 #define SETUP_HEAD                                                                                 \
     "DO $snib$ BEGIN "                                                                             \
-    "PERFORM pg_advisory_xact_lock(hashtextextended('@', 8313480218417128786)); "                  \
-    "IF to_regnamespace('@') IS NULL THEN CREATE SCHEMA @; END IF; "                               \
+    "PERFORM pg_advisory_xact_lock(hashtextextended('^', 8313480218417128786)); "                  \
+    "IF to_regnamespace('@') IS NULL THEN CREATE SCHEMA @; "                                       \
+    "ELSIF " PG_STRANGER " IS NOT NULL THEN RAISE EXCEPTION USING ERRCODE = 'SN001', MESSAGE = "   \
+    "'schema ^, or something in it, belongs to a role that is not trusted'; END IF; "              \
     "IF to_regclass('@.token') IS NULL THEN "                                                      \
     "EXECUTE format('CREATE SEQUENCE @.token START %s', "                                          \
     "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint); END IF; "
 #define SETUP_TAIL "END $snib$"
 
 static const char *const session_tables[] = {
+    PG_NOT_BESIDE("stakes", "lease"),
     "IF to_regclass('@.seats') IS NULL THEN "
     "CREATE UNLOGGED TABLE @.seats (key bigint NOT NULL, seat integer NOT NULL, "
     "name text NOT NULL, mode integer NOT NULL, token bigint, pid integer, who text, "
@@ -159,7 +162,7 @@ static const char *const session_tables[] = {
     "INSERT INTO @.life (born) VALUES (pg_postmaster_start_time()); END IF; "
     "CREATE OR REPLACE FUNCTION @.revive() RETURNS void LANGUAGE plpgsql SET search_path = "
     "pg_catalog, pg_temp AS $f$ BEGIN "
-    "PERFORM pg_advisory_xact_lock(hashtextextended('@', 8313480218417128786)); "
+    "PERFORM pg_advisory_xact_lock(hashtextextended('^', 8313480218417128786)); "
     "IF NOT EXISTS (SELECT FROM @.life) THEN "
     "PERFORM setval('@.token', (SELECT last_value FROM @.token) + 1000000); "
     "INSERT INTO @.life VALUES (pg_postmaster_start_time(), clock_timestamp()); END IF; END $f$; ",
@@ -182,20 +185,24 @@ const char *const pg_settings_first[] = {"SET search_path = pg_catalog, pg_temp"
                                          "SET statement_timeout = 0", "SET lock_timeout = 0", NULL};
 
 /* One trip that looks where we are and sets what must hold on every link. */
-const char pg_greeting[] =
-    "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('transaction_read_only'), "
-    "to_regclass('@.life') IS NOT NULL, (extract(epoch FROM clock_timestamp() - "
-    "pg_postmaster_start_time()) * 1000::numeric)::bigint, set_config('idle_session_timeout', $1, "
-    "false), "
-    "set_config('idle_in_transaction_session_timeout', $1, false), "
-    "set_config('client_connection_check_interval', $2, false), "
-    "set_config('tcp_keepalives_idle', $3, false), "
-    "set_config('tcp_keepalives_interval', '1', false), "
-    "set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', $1, false), "
-    "set_config('default_transaction_isolation', 'read committed', false), "
-    "set_config('jit', 'off', false), "
-    "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') "
-    "THEN set_config('synchronous_commit', 'on', false) END";
+#define GREETING(other)                                                                            \
+    "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('transaction_read_only'), "     \
+    "to_regclass('@.life') IS NOT NULL, (extract(epoch FROM clock_timestamp() - "                  \
+    "pg_postmaster_start_time()) * 1000::numeric)::bigint, " PG_STRANGER ", to_regclass('@." other \
+    "') IS NOT NULL, set_config('idle_session_timeout', $1, "                                      \
+    "false), "                                                                                     \
+    "set_config('idle_in_transaction_session_timeout', $1, false), "                               \
+    "set_config('client_connection_check_interval', $2, false), "                                  \
+    "set_config('tcp_keepalives_idle', $3, false), "                                               \
+    "set_config('tcp_keepalives_interval', '1', false), "                                          \
+    "set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', $1, false), "  \
+    "set_config('default_transaction_isolation', 'read committed', false), "                       \
+    "set_config('jit', 'off', false), "                                                            \
+    "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') "                         \
+    "THEN set_config('synchronous_commit', 'on', false) END"
+
+const char pg_greeting[] = GREETING("stakes");
+const char pg_greeting_lease[] = GREETING("seats");
 
 /* How long ago locks may have been forgotten, in ms; NULL: never. No row: just now, by a crash.
  * Another start than the one of old is a restart, whatever the clock was then. */
@@ -210,13 +217,17 @@ char *pg_with_schema(const struct pg_settings *s, const char *text)
 {
     size_t width = strlen(s->schema), room = 1;
     for (const char *p = text; *p; p++) {
-        room += *p == '@' ? width : 1;
+        room += *p == '@' || *p == '^' ? width + 2 : 1;
     }
     char *out = malloc(room), *to = out;
     for (const char *p = text; out && *p; p++) {
-        if (*p == '@') {
+        if (*p == '@' || *p == '^') {
+            memcpy(to, "\"", *p == '@');
+            to += *p == '@';
             memcpy(to, s->schema, width);
             to += width;
+            memcpy(to, "\"", *p == '@');
+            to += *p == '@';
         } else {
             *to++ = *p;
         }

@@ -25,10 +25,10 @@
 
 /* Is the session of stake w (of stake s) there? One's own lock would not be in one's own way. */
 #define ALIVE_W                                                                                    \
-    "(w.pid = pg_backend_pid() OR NOT pg_try_advisory_xact_lock_shared(hashtext('@'), "            \
+    "(w.pid = pg_backend_pid() OR NOT pg_try_advisory_xact_lock_shared(hashtext('^'), "            \
     "(w.session % 2147483647)::int))"
 #define ALIVE_S                                                                                    \
-    "(s.pid = pg_backend_pid() OR NOT pg_try_advisory_xact_lock_shared(hashtext('@'), "            \
+    "(s.pid = pg_backend_pid() OR NOT pg_try_advisory_xact_lock_shared(hashtext('^'), "            \
     "(s.session % 2147483647)::int))"
 
 #define WHO_S "s.who || CASE WHEN s.label = '' THEN '' ELSE ' ' || s.label END"
@@ -44,7 +44,7 @@
     "NOT " ALIVE_W                                                                                 \
     " THEN DELETE FROM @.stakes WHERE key = k AND owner = w.owner; swept := swept + 1; "           \
     "CONTINUE; END IF; EXIT WHEN w.mode = 0 AND held + rung > 0; EXIT WHEN w.mode = 2 AND held "   \
-    "+ rung >= w.permits; PERFORM pg_notify('@_' || w.pid, k::text); rung := rung + 1; EXIT "      \
+    "+ rung >= w.permits; PERFORM pg_notify('^_' || w.pid, k::text); rung := rung + 1; EXIT "      \
     "WHEN w.mode = 0; END LOOP; END $f$; "
 
 #define ATTEMPT                                                                                    \
@@ -130,13 +130,13 @@
     "LOOP IF force THEN UPDATE @.stakes SET state = 2, broken = by WHERE key = k AND owner = "     \
     "s.owner; what := 'gone'; "                                                                    \
     "ELSE UPDATE @.stakes SET broken = by WHERE key = k AND owner = s.owner; what := 'asked'; "    \
-    "END IF; PERFORM pg_notify('@_' || s.pid, k::text); "                                          \
+    "END IF; PERFORM pg_notify('^_' || s.pid, k::text); "                                          \
     "holder := " WHO_S "; left_ms := (extract(epoch FROM s.until - now) * 1000)::bigint; "         \
     "RETURN NEXT; END LOOP; "                                                                      \
     "IF what = 'gone' THEN PERFORM @.wake(k, now); END IF; END $f$; "
 
 const char *const pg_lease_statements[SQL_STATEMENTS] = {
-    [SQL_ENLIST] = "SELECT x.n, pg_advisory_lock(hashtext('@'), (x.n % 2147483647)::int) "
+    [SQL_ENLIST] = "SELECT x.n, pg_advisory_lock(hashtext('^'), (x.n % 2147483647)::int) "
                    "FROM (SELECT nextval('@.token') AS n OFFSET 0) x, "
                    "(SELECT count(*) FROM pg_class WHERE oid = '@.stakes'::regclass) y",
     [SQL_ATTEMPT] = "SELECT * FROM @.attempt($1::bigint, $2, $3::int, $4::int, $5, $6::bigint, $7, "
@@ -156,6 +156,7 @@ const char *const pg_lease_statements[SQL_STATEMENTS] = {
 };
 
 const char *const pg_lease_tables[] = {
+    PG_NOT_BESIDE("seats", "session"),
     "IF to_regclass('@.locks') IS NULL THEN "
     "CREATE TABLE @.locks (key bigint PRIMARY KEY, name text NOT NULL, token bigint) "
     "WITH (fillfactor = 70); END IF; "
