@@ -142,6 +142,13 @@ static void on_ended(struct snib__query *query, int step, enum sql_outcome outco
          durable ? "on: tokens grow over a crash of the server's host"
                  : "off: tokens may go back when the server's host crashes",
          durable ? NULL : "set fsync = on where tokens guard data");
+    if (settings->lease) {
+        find(query, durable ? SNIB_GOOD : SNIB_WARNING, "restart",
+             durable ? "locks are rows: they outlast the server, which ends them by its clock"
+                     : "locks are rows, and with fsync off a crash of the server's host loses them",
+             NULL);
+        return;
+    }
     snprintf(text, sizeof text, "locks end with the server, which has been up for %.0f s; %s",
              (double)k->up_ms / 1000,
              settings->quarantine ? "after a restart nothing is granted until old leases are over"

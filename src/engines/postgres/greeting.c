@@ -183,16 +183,19 @@ static void ask(struct sql_link *link, int step)
     struct pg_connection *c = link->connection;
     const struct pg_settings *s = link->settings;
     struct sql_request *r = &c->greeting;
-    char idle[24], check[24], keep[24], listen[40];
+    char idle[24], check[24], keep[24], count[24], listen[40];
+    int probes;
     const char *texts[] = {s->lease ? pg_greeting_lease : pg_greeting, NULL, pg_life, pg_revive,
                            pg_life};
     *r = (struct sql_request){.row = on_row, .ended = on_ended};
     c->step = step;
     snprintf(idle, sizeof idle, "%lld", (long long)link->idle_ms);
     snprintf(check, sizeof check, "%d", CHECK_MS);
-    snprintf(keep, sizeof keep, "%lld", (long long)(link->session->ttl_ms / 3000 + 1));
+    snprintf(keep, sizeof keep, "%d", pg_keepalive_s(link->session->ttl_ms, &probes));
+    snprintf(count, sizeof count, "%d", probes);
     if (step == GREET) {
-        r->count = 3;
+        r->count = 4;
+        r->parameters[3] = count;
         r->parameters[0] = idle;
         r->parameters[1] = check;
         r->parameters[2] = keep;

@@ -41,6 +41,10 @@ void pg_send_text(struct sql_link *, struct sql_request *, const char *const ahe
 void pg_send(struct sql_request *);
 void pg_flush(struct pg_connection *); /* what libpq has kept */
 
+/* A silent peer is given up within the ttl, if that is more than two seconds: the silence before
+ * the first probe, and how many there are, one per second. */
+int pg_keepalive_s(int64_t ttl_ms, int *probes);
+
 /* There is one, and nobody said so. */
 void pg_refuse_pooler(struct sql_link *);
 

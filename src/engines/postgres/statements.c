@@ -113,29 +113,37 @@ static const char *const exclusive[SQL_STATEMENTS] = {
                     " = s.key AND s.seat = " SEAT_OF " WHERE " IS_OURS
                     " AND s.pid = t.pid AND s.key <> t.key ORDER BY s.name LIMIT 5) o), "
                     "pg_terminate_backend(t.pid) FROM t",
-    [SQL_EXAMINE] =
-        "SELECT 'version', current_setting('server_version') UNION ALL "
-        "SELECT s, current_setting(s) FROM unnest(ARRAY['fsync', 'idle_session_timeout', "
-        "'synchronous_commit', 'max_connections', 'superuser_reserved_connections', "
-        "'max_locks_per_transaction']) s UNION ALL "
-        "SELECT 'sessions', count(*)::text FROM pg_stat_get_activity(NULL) a WHERE a.datid <> 0 "
-        "UNION ALL SELECT 'schema', (to_regclass('@.seats') IS NOT NULL)::text UNION ALL "
-        "SELECT 'may create', has_database_privilege(current_database(), 'CREATE')::text UNION ALL "
-        "SELECT 'rights', (has_table_privilege(c.oid, 'SELECT') AND "
-        "has_table_privilege(c.oid, 'INSERT') AND "
-        "has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE') AND "
-        "has_sequence_privilege(q.oid, 'USAGE') AND has_sequence_privilege(q.oid, 'SELECT') AND "
-        "has_sequence_privilege(q.oid, 'UPDATE') AND has_table_privilege(l.oid, 'SELECT') AND "
-        "has_table_privilege(l.oid, 'INSERT') AND has_schema_privilege(c.relnamespace, 'USAGE') "
-        "AND has_function_privilege(f.oid, 'EXECUTE'))::text FROM pg_class c, pg_class q, pg_class "
-        "l, pg_proc f "
-        "WHERE c.oid = to_regclass('@.seats') AND q.oid = to_regclass('@.token') AND "
-        "l.oid = to_regclass('@.life') AND "
-        "f.oid = to_regproc('@.revive') UNION ALL "
-        "SELECT 'clock', (extract(epoch FROM clock_timestamp()) * 1000)::bigint::text UNION ALL "
-        "SELECT 'forgot', (extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * "
-        "1000)::bigint::text",
 };
+
+/* Rights: all of them on what is used, in that mode. */
+#define EXAMINE(tables, functions, count)                                                          \
+    "SELECT 'version', current_setting('server_version') UNION ALL "                               \
+    "SELECT s, current_setting(s) FROM unnest(ARRAY['fsync', 'idle_session_timeout', "             \
+    "'synchronous_commit', 'max_connections', 'superuser_reserved_connections', "                  \
+    "'max_locks_per_transaction']) s UNION ALL "                                                   \
+    "SELECT 'sessions', count(*)::text FROM pg_stat_get_activity(NULL) a WHERE a.datid <> 0 "      \
+    "UNION ALL SELECT 'schema', (to_regclass('@.token') IS NOT NULL)::text UNION ALL "             \
+    "SELECT 'may create', has_database_privilege(current_database(), 'CREATE')::text UNION ALL "   \
+    "SELECT 'rights', (count(*) = " count " AND bool_and(x.may))::text FROM (SELECT "              \
+    "has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT') AND "           \
+    "has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE') AS may FROM "   \
+    "pg_class c WHERE c.relnamespace = to_regnamespace('@') AND c.relname IN (" tables             \
+    ") UNION ALL "                                                                                 \
+    "SELECT has_sequence_privilege(q.oid, 'USAGE') AND has_sequence_privilege(q.oid, 'SELECT') "   \
+    "AND "                                                                                         \
+    "has_sequence_privilege(q.oid, 'UPDATE') FROM pg_class q WHERE q.oid = "                       \
+    "to_regclass('@.token') "                                                                      \
+    "UNION ALL SELECT has_function_privilege(f.oid, 'EXECUTE') FROM pg_proc f WHERE "              \
+    "f.pronamespace = "                                                                            \
+    "to_regnamespace('@') AND f.proname IN (" functions ") UNION ALL SELECT "                      \
+    "has_schema_privilege(to_regnamespace('@'), 'USAGE')) x UNION ALL "                            \
+    "SELECT 'clock', (extract(epoch FROM clock_timestamp()) * 1000)::bigint::text UNION ALL "      \
+    "SELECT 'forgot', (extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * "      \
+    "1000)::bigint::text"
+
+static const char examine_session[] = EXAMINE("'seats', 'life'", "'revive'", "5");
+static const char examine_lease[] =
+    EXAMINE("'locks', 'stakes'", "'wake', 'attempt', 'release', 'renew', 'ask'", "9");
 
 /* What is missing is made; two who do that at once come one after the other. */
 #define SETUP_HEAD                                                                                 \
@@ -195,7 +203,7 @@ const char *const pg_settings_first[] = {"SET search_path = pg_catalog, pg_temp"
     "set_config('client_connection_check_interval', $2, false), "                                  \
     "set_config('tcp_keepalives_idle', $3, false), "                                               \
     "set_config('tcp_keepalives_interval', '1', false), "                                          \
-    "set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', $1, false), "  \
+    "set_config('tcp_keepalives_count', $4, false), set_config('tcp_user_timeout', $1, false), "   \
     "set_config('default_transaction_isolation', 'read committed', false), "                       \
     "set_config('jit', 'off', false), "                                                            \
     "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') "                         \
@@ -268,6 +276,9 @@ bool pg_statements_make(struct pg_settings *s)
     s->texts[0][SQL_SETUP] = make_setup(s);
     for (int i = 0; i < SQL_STATEMENTS; i++) {
         const char *plain = exclusive[i] ? exclusive[i] : pg_lease_statements[i];
+        if (i == SQL_EXAMINE) {
+            plain = s->lease ? examine_lease : examine_session;
+        }
         if (!copy(&s->texts[0][i], s, plain) || !copy(&s->texts[1][i], s, shared[i])) {
             return false;
         }

@@ -40,7 +40,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES_MOST = 6, LOOKS_MOST = 50 };
+enum { TRIES_MOST = 6, LOOKS_MOST = 50, AGAIN_MS = 50 };
 
 static void begin(struct sql_bid *);
 static void wait_for_it(struct sql_bid *);
@@ -269,6 +269,21 @@ static void undo(struct sql_bid *b, enum sql_outcome failure, int code, const ch
     ask(b, SQL_UNLOCK);
 }
 
+/* At once, a few times; who can wait does so after a pause. */
+static void again(struct sql_bid *b)
+{
+    int tries = b->tries;
+    bool pause = b->queued || (b->claim->may_queue && tries > 2);
+    struct snib__result busy = {.status = SNIB__BUSY, .retry_ms = AGAIN_MS};
+    sql_bid_rest(b);
+    if (pause) {
+        sql_bid_answer(b, &busy);
+    } else {
+        b->tries = tries;
+        begin(b);
+    }
+}
+
 static void on_undone(struct sql_bid *b)
 {
     if (b->owes_release || !b->claim) {
@@ -277,9 +292,8 @@ static void on_undone(struct sql_bid *b)
     } else if (b->failure == SQL_ABSENT && b->tries++ < TRIES_MOST) {
         sql_bid_phase(b, SQL_MAKING);
         ask(b, SQL_SETUP);
-    } else if (b->failure == SQL_AGAIN && b->tries++ < TRIES_MOST) {
-        sql_bid_rest(b);
-        begin(b);
+    } else if (b->failure == SQL_AGAIN && (b->queued || b->tries++ < TRIES_MOST)) {
+        again(b);
     } else {
         int code = b->failure == SQL_REFUSED ? b->code : SNIB_EPROTO;
         char why[sizeof b->reason];
