@@ -35,8 +35,11 @@ TEST(a_user_with_the_rights_that_are_printed_can_lock_and_make_nothing)
     CHECK_INT(refused(other, "name", NULL), ==, SNIB_EBUSY);
     give(one);
     snib_close(client);
-    snprintf(url, sizeof url, "postgres://guest@127.0.0.1:%d/postgres?mode=lease", pg.port);
+    snprintf(url, sizeof url, "postgres://guest@127.0.0.1:%d/postgres?mode=lease&schema=snib_lease",
+             pg.port);
     client = client_of(url);
+    CHECK_INT(snib_rights(client, rights, sizeof rights, NULL), ==, SNIB_OK);
+    sql(&pg, strchr(rights, ';') + 1); /* the role is there */
     one = take(client, "name", NULL);
     CHECK_INT(snib_verify(one, NULL), ==, SNIB_OK);
     give(one);

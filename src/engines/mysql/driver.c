@@ -185,6 +185,13 @@ static bool is_on(const char *text)
     return text && strcmp(text, "OFF") != 0 && strcmp(text, "0") != 0;
 }
 
+/* By the server's clock: set back, it is negative, or very large, and says nothing. */
+static int64_t uptime(const char *text)
+{
+    int64_t s = text ? strtoll(text, NULL, 10) : 0;
+    return s < 0 || s > INT32_MAX ? 0 : s;
+}
+
 static void greeting_row(struct connection *c, const struct mysql_row *row)
 {
     if (row->statement == 0 && row->count == 1) {
@@ -200,7 +207,7 @@ static void greeting_row(struct connection *c, const struct mysql_row *row)
             c->read_only = c->read_only || is_on(row->texts[1]);
         }
     } else if (row->statement == 2 && row->count == 2) {
-        c->uptime_s = row->texts[1] ? strtoll(row->texts[1], NULL, 10) : 0;
+        c->uptime_s = uptime(row->texts[1]);
     }
 }
 

@@ -10,6 +10,7 @@
 #include "base/passfile.h"
 #include "engines/mysql/digest.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,9 +100,12 @@ static int read_place(struct mysql_settings *s, const struct snib__session *sess
     return SNIB_OK;
 }
 
+/* A name that begins like an address is a name. */
 static bool on_this_machine(const struct mysql_target *t)
 {
-    return t->socket || strcmp(t->host, "localhost") == 0 || strncmp(t->host, "127.", 4) == 0 ||
+    unsigned char address[4];
+    return t->socket || strcmp(t->host, "localhost") == 0 ||
+           (inet_pton(AF_INET, t->host, address) == 1 && address[0] == 127) ||
            strcmp(t->host, "::1") == 0;
 }
 

@@ -29,8 +29,8 @@ enum sql_outcome pg_error_outcome(const char *state, int *code)
     }
     if (begins(state, "42501") || begins(state, "28")) {
         *code = SNIB_EDENIED;
-    } else if (begins(state, "25006")) {
-        *code = SNIB_EUNSAFE; /* read-only */
+    } else if (begins(state, "25006") || begins(state, "SN001")) {
+        *code = SNIB_EUNSAFE; /* read-only; not our schema */
     } else if (begins(state, "53")) {
         *code = SNIB_EUNREACH; /* no room, no memory, no connections */
     } else if (begins(state, "22") || begins(state, "54")) {

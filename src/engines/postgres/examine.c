@@ -142,6 +142,13 @@ static void on_ended(struct snib__query *query, int step, enum sql_outcome outco
          durable ? "on: tokens grow over a crash of the server's host"
                  : "off: tokens may go back when the server's host crashes",
          durable ? NULL : "set fsync = on where tokens guard data");
+    if (settings->lease) {
+        find(query, durable ? SNIB_GOOD : SNIB_WARNING, "restart",
+             durable ? "locks are rows: they outlast the server, which ends them by its clock"
+                     : "locks are rows, and with fsync off a crash of the server's host loses them",
+             NULL);
+        return;
+    }
     snprintf(text, sizeof text, "locks end with the server, which has been up for %.0f s; %s",
              (double)k->up_ms / 1000,
              settings->quarantine ? "after a restart nothing is granted until old leases are over"
@@ -178,9 +185,10 @@ int pg_rights(const struct snib__session *session, char *out, size_t size)
         quoted[used++] = *user;
     }
     quoted[used] = '\0';
-    return snprintf(out, size,
-                    "CREATE ROLE \"%s\" LOGIN PASSWORD 'PASSWORD'; GRANT USAGE ON SCHEMA %s TO "
-                    "\"%s\"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s TO "
-                    "\"%s\"; GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA %s TO \"%s\";",
-                    quoted, s->schema, quoted, s->schema, quoted, s->schema, quoted);
+    return snprintf(
+        out, size,
+        "CREATE ROLE \"%s\" LOGIN PASSWORD 'PASSWORD'; GRANT USAGE ON SCHEMA \"%s\" TO "
+        "\"%s\"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA \"%s\" TO "
+        "\"%s\"; GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA \"%s\" TO \"%s\";",
+        quoted, s->schema, quoted, s->schema, quoted, s->schema, quoted);
 }

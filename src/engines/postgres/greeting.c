@@ -6,6 +6,11 @@
  * A pooler gives each transaction another session, and a lock with it: the session that answers is
  * not the one that greeted. A standby and a read-only server grant advisory locks that mean nothing
  * elsewhere. Both are refused, with a sentence.
+ *
+ * Whether locks were forgotten is in the table `life`. Who may not read it, or may not move the
+ * tokens on when it is empty, knows nothing and is granted nothing; it may look. A step that was
+ * cancelled is said again: one that was not said at all would leave out a setting or a check. A
+ * clock that was set back makes ages negative: those are taken for none at all.
  */
 #include "engines/postgres/errors.h"
 #include "engines/postgres/link.h"
@@ -17,7 +22,7 @@
 #include <string.h>
 
 enum { GREET, LISTEN, LIFE, REVIVE, LIFE_AGAIN, GREETED };
-enum { OLDEST = 140000, CHECK_MS = 250 };
+enum { OLDEST = 140000, CHECK_MS = 250, REPEATS_MOST = 8 };
 
 static void ask(struct sql_link *link, int step);
 
@@ -28,6 +33,9 @@ static void ready(struct sql_link *link)
     int64_t span_ms = link->session->max_lease_ms + link->session->max_lease_ms / 10 + 2000;
     c->state = PG_READY;
     link->quarantine_ns = 0;
+    if (c->empty) {
+        c->forgot_ms = 0;
+    }
     if (s->quarantine && c->forgot_ms >= 0 && c->forgot_ms < span_ms) {
         link->quarantine_ns = snib__now().boot_ns + (span_ms - c->forgot_ms) * SNIB__MS;
     }
@@ -66,11 +74,28 @@ static void next(struct sql_link *link)
 
 /* ---- What is wrong with it -------------------------------------------------------------- */
 
-static void refuse_pooler(struct sql_link *link)
+void pg_refuse_pooler(struct sql_link *link)
 {
     pg_lose(link, SNIB_EUNSAFE, 0,
             "a pooler is in between, and a session of its is not one of the server's: connect to "
             "PostgreSQL itself; or say pooler=session, if it pools whole sessions");
+}
+
+static int64_t age(const char *text)
+{
+    int64_t ms = text ? strtoll(text, NULL, 10) : 0;
+    return ms > 0 ? ms : 0;
+}
+
+static void refuse_owner(struct sql_link *link, const char *owner)
+{
+    const struct pg_settings *s = link->settings;
+    char why[sizeof link->why];
+    snprintf(why, sizeof why,
+             "schema %s, or something in it, belongs to %.63s, whose code this user would execute: "
+             "give it to a role that is trusted, or say another schema=",
+             s->schema, owner);
+    pg_lose(link, SNIB_EUNSAFE, 0, why);
 }
 
 static bool look_around(struct sql_link *link, const char *const columns[])
@@ -79,7 +104,7 @@ static bool look_around(struct sql_link *link, const char *const columns[])
     struct pg_connection *c = link->connection;
     unsigned long pid = strtoul(columns[0] ? columns[0] : "0", NULL, 10);
     if (pid != link->number && !s->pooled) {
-        refuse_pooler(link);
+        pg_refuse_pooler(link);
         return false;
     }
     link->number = pid;
@@ -93,6 +118,20 @@ static bool look_around(struct sql_link *link, const char *const columns[])
         return false;
     }
     c->has_tables = columns[3] && columns[3][0] == 't';
+    c->up_ms = age(columns[4]);
+    if (columns[5]) {
+        refuse_owner(link, columns[5]);
+        return false;
+    }
+    if (columns[6] && columns[6][0] == 't') {
+        pg_lose(link, SNIB_EUNSAFE, 0,
+                s->lease
+                    ? "the schema is one of mode=session, whose locks these would not exclude: "
+                      "say another schema="
+                    : "the schema is one of mode=lease, whose locks these would not exclude: "
+                      "say mode=lease, or another schema=");
+        return false;
+    }
     return true;
 }
 
@@ -104,7 +143,7 @@ static void on_row(struct sql_request *r, const char *const columns[SQL_COLUMNS]
         look_around(link, columns);
     } else if (c->step == LIFE || c->step == LIFE_AGAIN) {
         c->empty = false;
-        c->forgot_ms = columns[0] ? strtoll(columns[0], NULL, 10) : -1;
+        c->forgot_ms = columns[0] ? age(columns[0]) : -1;
     }
 }
 
@@ -115,13 +154,23 @@ static void on_ended(struct sql_request *r, enum sql_outcome outcome)
     if (link->doomed) {
         return;
     }
-    if (outcome == SQL_ANSWERED || outcome == SQL_AGAIN) {
+    if (outcome == SQL_ANSWERED) {
+        c->repeats = 0;
         next(link);
-    } else if (outcome == SQL_ABSENT && c->step >= LIFE) {
+    } else if (outcome == SQL_AGAIN && c->repeats++ < REPEATS_MOST) {
+        ask(link, c->step);
+    } else if (outcome == SQL_ABSENT && c->step == LIFE) {
         c->empty = false; /* dropped just now: it is made again when it is needed */
+        c->forgot_ms = c->up_ms;
         ready(link);
-    } else if (outcome == SQL_REFUSED && c->step >= LIFE && r->code == SNIB_EDENIED) {
-        ready(link); /* may look, may not lock: what it may not do says so */
+    } else if (c->step == LIFE && r->code == SNIB_EDENIED) {
+        link->unfit = "this user may not read the table life, and cannot know whether the server "
+                      "has forgotten locks; see what `snib doctor --acl` prints";
+        ready(link);
+    } else if (c->step == REVIVE && (outcome == SQL_ABSENT || r->code == SNIB_EDENIED)) {
+        link->unfit = "the server has crashed, and this user may not move the tokens on, which "
+                      "another may; see what `snib doctor --acl` prints";
+        ready(link);
     } else if (outcome != SQL_LOST && outcome != SQL_UNSENT) {
         pg_lose(link, r->code ? r->code : SNIB_EPROTO, 0, r->reason);
     }
@@ -132,16 +181,21 @@ static void on_ended(struct sql_request *r, enum sql_outcome outcome)
 static void ask(struct sql_link *link, int step)
 {
     struct pg_connection *c = link->connection;
+    const struct pg_settings *s = link->settings;
     struct sql_request *r = &c->greeting;
-    char idle[24], check[24], keep[24], listen[96];
-    const char *texts[] = {pg_greeting, NULL, pg_life, pg_revive, pg_life};
+    char idle[24], check[24], keep[24], count[24], listen[40];
+    int probes;
+    const char *texts[] = {s->lease ? pg_greeting_lease : pg_greeting, NULL, pg_life, pg_revive,
+                           pg_life};
     *r = (struct sql_request){.row = on_row, .ended = on_ended};
     c->step = step;
     snprintf(idle, sizeof idle, "%lld", (long long)link->idle_ms);
     snprintf(check, sizeof check, "%d", CHECK_MS);
-    snprintf(keep, sizeof keep, "%lld", (long long)(link->session->ttl_ms / 3000 + 1));
+    snprintf(keep, sizeof keep, "%d", pg_keepalive_s(link->session->ttl_ms, &probes));
+    snprintf(count, sizeof count, "%d", probes);
     if (step == GREET) {
-        r->count = 3;
+        r->count = 4;
+        r->parameters[3] = count;
         r->parameters[0] = idle;
         r->parameters[1] = check;
         r->parameters[2] = keep;
@@ -149,13 +203,13 @@ static void ask(struct sql_link *link, int step)
         c->empty = true;
         c->forgot_ms = -1;
     }
-    snprintf(listen, sizeof listen, "LISTEN @_%lu", link->number);
+    snprintf(listen, sizeof listen, "LISTEN \"^_%lu\"", link->number);
     char *text = pg_with_schema(link->settings, texts[step] ? texts[step] : listen);
     if (!text) {
         pg_lose(link, SNIB_ENOMEM, 0, "out of memory");
         return;
     }
-    pg_send_text(link, r, text);
+    pg_send_text(link, r, step == GREET ? pg_settings_first : NULL, text);
     free(text);
 }
 
@@ -163,6 +217,7 @@ void pg_greet(struct sql_link *link)
 {
     struct pg_connection *c = link->connection;
     c->forgot_ms = -1;
+    link->unfit = NULL;
     if (PQserverVersion(c->db) < OLDEST) {
         char why[160];
         snprintf(why, sizeof why,

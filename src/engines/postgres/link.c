@@ -27,6 +27,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+enum { ADDRESSES_MOST = 8, HOST_MOST = 256, ADDRESS_MOST = 64 };
+
 static struct pg_settings *settings_of(const struct sql_link *link)
 {
     return link->settings;
@@ -47,25 +49,38 @@ static void lose_connection(struct sql_link *link)
     bool ready = c->state == PG_READY;
     const char *message = c->db ? PQerrorMessage(c->db) : "";
     pg_error_line(line, sizeof line, message[0] ? message : "the server closed the connection");
-    pg_lose(link, ready ? SNIB_EUNREACH : pg_error_of_connection(line), 0, line);
+    if (!ready && strstr(line, "unsupported startup parameter")) {
+        pg_refuse_pooler(link);
+    } else {
+        pg_lose(link, ready ? SNIB_EUNREACH : pg_error_of_connection(line), 0, line);
+    }
 }
 
 /* ---- Connecting ------------------------------------------------------------------------- */
 
-static void start_connecting(struct sql_link *link, const char *address)
+/* What must hold before the first statement, whatever the role's defaults are: none is ended before
+ * the greeting has set the rest, and a name means what the server means by it. A pooler of old
+ * knows no options; there the greeting alone has to do. */
+#define OPTIONS "-c statement_timeout=0 -c lock_timeout=0 -c search_path=pg_catalog,pg_temp"
+
+static void start_connecting(struct sql_link *link, const char *hosts, const char *addresses)
 {
     struct pg_connection *c = link->connection;
     struct pg_settings *s = settings_of(link);
     const char *names[24], *values[24];
-    char port[16], seconds[24];
+    char port[16], seconds[24], count[24], options[1000];
+    int probes;
     size_t n = 0;
     snprintf(port, sizeof port, "%d", c->port);
-    snprintf(seconds, sizeof seconds, "%lld", (long long)(link->session->ttl_ms / 3000 + 1));
+    snprintf(seconds, sizeof seconds, "%d", pg_keepalive_s(link->session->ttl_ms, &probes));
+    snprintf(count, sizeof count, "%d", probes);
+    const char *own = getenv("PGOPTIONS");
+    snprintf(options, sizeof options, "%.800s %s", own ? own : "", OPTIONS);
     const char *mode = pg_settings_sslmode(s, c->host);
     const char *pairs[][2] = {
         {"service", s->service},
-        {"host", c->host},
-        {"hostaddr", address},
+        {"host", hosts},
+        {"hostaddr", addresses},
         {"port", c->port ? port : NULL},
         {"dbname", s->database},
         {"user", s->user},
@@ -75,10 +90,11 @@ static void start_connecting(struct sql_link *link, const char *address)
         {"sslcert", s->cert},
         {"sslkey", s->key},
         {"client_encoding", "UTF8"},
+        {"options", s->pooled ? NULL : options},
         {"application_name", link->session->who},
         {"keepalives_idle", seconds},
         {"keepalives_interval", "1"},
-        {"keepalives_count", "3"},
+        {"keepalives_count", count},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         if (pairs[i][1]) {
@@ -117,7 +133,7 @@ static void open_link(struct sql_link *link)
     c->host = s->host_count ? s->hosts[s->at] : NULL;
     c->port = s->ports[s->at];
     if (!is_name(c->host)) {
-        start_connecting(link, NULL);
+        start_connecting(link, c->host, NULL);
         return;
     }
     c->state = PG_LOOKING_UP;
@@ -127,26 +143,46 @@ static void open_link(struct sql_link *link)
     }
 }
 
+struct names {
+    char hosts[ADDRESSES_MOST * (HOST_MOST + 1)], addresses[ADDRESSES_MOST * (ADDRESS_MOST + 1)];
+};
+
+/* Lists as libpq wants them: an address, and the name that TLS compares, for each. It goes on to
+ * the next if one refuses. */
+static void name_all(const char *host, const struct addrinfo *list, struct names *names)
+{
+    size_t at = 0, by = 0;
+    for (int n = 0; list && n < ADDRESSES_MOST; list = list->ai_next) {
+        char address[ADDRESS_MOST];
+        if (getnameinfo(list->ai_addr, list->ai_addrlen, address, sizeof address, NULL, 0,
+                        NI_NUMERICHOST) == 0) {
+            at += (size_t)snprintf(names->hosts + at, sizeof names->hosts - at, "%s%.*s",
+                                   n ? "," : "", HOST_MOST - 1, host);
+            by += (size_t)snprintf(names->addresses + by, sizeof names->addresses - by, "%s%s",
+                                   n ? "," : "", address);
+            n++;
+        }
+    }
+}
+
 static void step_lookup(struct sql_link *link)
 {
     struct pg_connection *c = link->connection;
     struct addrinfo *list;
-    char address[NI_MAXHOST] = "", why[200];
+    struct names names = {.hosts = ""};
+    char why[200];
     int rc;
     if (!snib__lookup_done(c->lookup, &list, &rc)) {
         return;
     }
     snib__lookup_end(c->lookup);
     c->lookup = NULL;
-    /* All of them, as libpq would: a list of addresses goes with a list of names. The first must
-     * do; the next try may get another order. */
+    name_all(c->host, list, &names);
     if (list) {
-        rc = getnameinfo(list->ai_addr, list->ai_addrlen, address, sizeof address, NULL, 0,
-                         NI_NUMERICHOST);
         freeaddrinfo(list);
     }
-    if (address[0]) {
-        start_connecting(link, address);
+    if (names.addresses[0]) {
+        start_connecting(link, names.hosts, names.addresses);
     } else {
         snprintf(why, sizeof why, "%.100s: %s", c->host, gai_strerror(rc));
         pg_lose(link, SNIB_EUNREACH, 0, why);

@@ -36,11 +36,20 @@ void pg_lose(struct sql_link *link, int code, int sys, const char *why)
     link->code = code;
     link->sys = sys;
     snprintf(link->why, sizeof link->why, "%s", why);
-    if (c && c->state != PG_READY && s->host_count > 1) {
+    if (c && c->state != PG_READY && s->host_count > 1 &&
+        !link->waits) { /* those go with the main */
         s->at = (s->at + 1) % s->host_count;
     }
     end_all(link);
     link->upcalls->lost(link);
+}
+
+int pg_keepalive_s(int64_t ttl_ms, int *probes)
+{
+    int ttl_s = (int)(ttl_ms / 1000), silent_s = ttl_s < 6 ? 1 : ttl_s / 3;
+    int left = ttl_s - 1 - silent_s;
+    *probes = left < 1 ? 1 : left > 3 ? 3 : left;
+    return silent_s;
 }
 
 void pg_flush(struct pg_connection *c)
@@ -81,10 +90,14 @@ void pg_send(struct sql_request *r)
     pg_flush(c);
 }
 
-void pg_send_text(struct sql_link *link, struct sql_request *r, const char *text)
+void pg_send_text(struct sql_link *link, struct sql_request *r, const char *const ahead[],
+                  const char *text)
 {
     struct pg_connection *c = link->connection;
     append(link, r);
+    for (; ahead && *ahead; ahead++) {
+        PQsendQueryParams(c->db, *ahead, 0, NULL, NULL, NULL, NULL, 0);
+    }
     PQsendQueryParams(c->db, text, r->count, NULL, r->parameters, NULL, NULL, 0);
     PQpipelineSync(c->db);
     pg_flush(c);

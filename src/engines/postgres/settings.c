@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/passfile.h"
 
+#include <arpa/inet.h>
 #include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,10 +169,13 @@ void pg_settings_free(struct pg_settings *s)
     s->own_host = NULL;
 }
 
+/* A name that begins like an address is a name. */
 static bool is_near(const char *host)
 {
+    unsigned char address[4];
     return host[0] == '/' || host[0] == '@' || strcmp(host, "localhost") == 0 ||
-           strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+           (inet_pton(AF_INET, host, address) == 1 && address[0] == 127) ||
+           strcmp(host, "::1") == 0;
 }
 
 const char *pg_settings_sslmode(const struct pg_settings *s, const char *host)

@@ -2,8 +2,8 @@
 /*
  * What is sent to PostgreSQL, and why it is sent like that.
  *
- * @ becomes the schema, which is a plain identifier; all else is a parameter, so a name or a label
- * is never read as SQL.
+ * @ becomes the schema in quotes, ^ without them: small letters, digits and _. All else is a
+ * parameter, so a name or a label is never read as SQL.
  *
  * seats: who holds, who waits. Seat 0 is the name's own: the last exclusive grant, whose token
  * those who share carry on. Others are those of one session, by its pid. A row is a note: it counts
@@ -104,7 +104,7 @@ static const char *const exclusive[SQL_STATEMENTS] = {
                      "$1", "$2") ") "
                                  "RETURNING u.who || CASE WHEN u.label = '' THEN '' ELSE ' ' || "
                                  "u.label END AS who, "
-                                 "u.ttl, u.pid) SELECT who, ttl, pg_notify('@_' || pid, '') FROM m",
+                                 "u.ttl, u.pid) SELECT who, ttl, pg_notify('^_' || pid, '') FROM m",
     [SQL_SEVER] = "WITH t AS MATERIALIZED (SELECT s.key, s.who, s.pid FROM " HELD_WITH(
         "$1", "$2") ") "
                     "SELECT t.who, (SELECT string_agg(o.name, ', ') FROM (SELECT s.name FROM "
@@ -113,37 +113,52 @@ static const char *const exclusive[SQL_STATEMENTS] = {
                     " = s.key AND s.seat = " SEAT_OF " WHERE " IS_OURS
                     " AND s.pid = t.pid AND s.key <> t.key ORDER BY s.name LIMIT 5) o), "
                     "pg_terminate_backend(t.pid) FROM t",
-    [SQL_EXAMINE] =
-        "SELECT 'version', current_setting('server_version') UNION ALL "
-        "SELECT s, current_setting(s) FROM unnest(ARRAY['fsync', 'idle_session_timeout', "
-        "'synchronous_commit', 'max_connections', 'superuser_reserved_connections', "
-        "'max_locks_per_transaction']) s UNION ALL "
-        "SELECT 'sessions', count(*)::text FROM pg_stat_get_activity(NULL) a WHERE a.datid <> 0 "
-        "UNION ALL SELECT 'schema', (to_regclass('@.seats') IS NOT NULL)::text UNION ALL "
-        "SELECT 'may create', has_database_privilege(current_database(), 'CREATE')::text UNION ALL "
-        "SELECT 'rights', (has_table_privilege(c.oid, 'SELECT,INSERT') AND "
-        "has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE') AND "
-        "has_sequence_privilege(q.oid, 'USAGE') AND has_schema_privilege(c.relnamespace, 'USAGE') "
-        "AND has_function_privilege(f.oid, 'EXECUTE'))::text FROM pg_class c, pg_class q, pg_proc "
-        "f "
-        "WHERE c.oid = to_regclass('@.seats') AND q.oid = to_regclass('@.token') AND "
-        "f.oid = to_regproc('@.revive') UNION ALL "
-        "SELECT 'clock', (extract(epoch FROM clock_timestamp()) * 1000)::bigint::text UNION ALL "
-        "SELECT 'forgot', (extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * "
-        "1000)::bigint::text",
 };
+
+/* Rights: all of them on what is used, in that mode. */
+#define EXAMINE(tables, functions, count)                                                          \
+    "SELECT 'version', current_setting('server_version') UNION ALL "                               \
+    "SELECT s, current_setting(s) FROM unnest(ARRAY['fsync', 'idle_session_timeout', "             \
+    "'synchronous_commit', 'max_connections', 'superuser_reserved_connections', "                  \
+    "'max_locks_per_transaction']) s UNION ALL "                                                   \
+    "SELECT 'sessions', count(*)::text FROM pg_stat_get_activity(NULL) a WHERE a.datid <> 0 "      \
+    "UNION ALL SELECT 'schema', (to_regclass('@.token') IS NOT NULL)::text UNION ALL "             \
+    "SELECT 'may create', has_database_privilege(current_database(), 'CREATE')::text UNION ALL "   \
+    "SELECT 'rights', (count(*) = " count " AND bool_and(x.may))::text FROM (SELECT "              \
+    "has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT') AND "           \
+    "has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE') AS may FROM "   \
+    "pg_class c WHERE c.relnamespace = to_regnamespace('@') AND c.relname IN (" tables             \
+    ") UNION ALL "                                                                                 \
+    "SELECT has_sequence_privilege(q.oid, 'USAGE') AND has_sequence_privilege(q.oid, 'SELECT') "   \
+    "AND "                                                                                         \
+    "has_sequence_privilege(q.oid, 'UPDATE') FROM pg_class q WHERE q.oid = "                       \
+    "to_regclass('@.token') "                                                                      \
+    "UNION ALL SELECT has_function_privilege(f.oid, 'EXECUTE') FROM pg_proc f WHERE "              \
+    "f.pronamespace = "                                                                            \
+    "to_regnamespace('@') AND f.proname IN (" functions ") UNION ALL SELECT "                      \
+    "has_schema_privilege(to_regnamespace('@'), 'USAGE')) x UNION ALL "                            \
+    "SELECT 'clock', (extract(epoch FROM clock_timestamp()) * 1000)::bigint::text UNION ALL "      \
+    "SELECT 'forgot', (extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * "      \
+    "1000)::bigint::text"
+
+static const char examine_session[] = EXAMINE("'seats', 'life'", "'revive'", "5");
+static const char examine_lease[] =
+    EXAMINE("'locks', 'stakes'", "'wake', 'attempt', 'release', 'renew', 'ask'", "9");
 
 /* What is missing is made; two who do that at once come one after the other. */
 #define SETUP_HEAD                                                                                 \
     "DO $snib$ BEGIN "                                                                             \
-    "PERFORM pg_advisory_xact_lock(hashtextextended('@', 8313480218417128786)); "                  \
-    "IF to_regnamespace('@') IS NULL THEN CREATE SCHEMA @; END IF; "                               \
+    "PERFORM pg_advisory_xact_lock(hashtextextended('^', 8313480218417128786)); "                  \
+    "IF to_regnamespace('@') IS NULL THEN CREATE SCHEMA @; "                                       \
+    "ELSIF " PG_STRANGER " IS NOT NULL THEN RAISE EXCEPTION USING ERRCODE = 'SN001', MESSAGE = "   \
+    "'schema ^, or something in it, belongs to a role that is not trusted'; END IF; "              \
     "IF to_regclass('@.token') IS NULL THEN "                                                      \
     "EXECUTE format('CREATE SEQUENCE @.token START %s', "                                          \
     "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint); END IF; "
 #define SETUP_TAIL "END $snib$"
 
 static const char *const session_tables[] = {
+    PG_NOT_BESIDE("stakes", "lease"),
     "IF to_regclass('@.seats') IS NULL THEN "
     "CREATE UNLOGGED TABLE @.seats (key bigint NOT NULL, seat integer NOT NULL, "
     "name text NOT NULL, mode integer NOT NULL, token bigint, pid integer, who text, "
@@ -152,12 +167,13 @@ static const char *const session_tables[] = {
     "CREATE INDEX ON @.seats (key) WHERE broken IS NOT NULL; END IF; "
     "IF to_regclass('@.life') IS NULL THEN "
     "CREATE UNLOGGED TABLE @.life (born timestamptz NOT NULL, since timestamptz); "
-    "INSERT INTO @.life (born) VALUES (clock_timestamp()); END IF; "
-    "CREATE OR REPLACE FUNCTION @.revive() RETURNS void LANGUAGE plpgsql AS $f$ BEGIN "
-    "PERFORM pg_advisory_xact_lock(hashtextextended('@', 8313480218417128786)); "
+    "INSERT INTO @.life (born) VALUES (pg_postmaster_start_time()); END IF; "
+    "CREATE OR REPLACE FUNCTION @.revive() RETURNS void LANGUAGE plpgsql SET search_path = "
+    "pg_catalog, pg_temp AS $f$ BEGIN "
+    "PERFORM pg_advisory_xact_lock(hashtextextended('^', 8313480218417128786)); "
     "IF NOT EXISTS (SELECT FROM @.life) THEN "
     "PERFORM setval('@.token', (SELECT last_value FROM @.token) + 1000000); "
-    "INSERT INTO @.life VALUES (clock_timestamp(), clock_timestamp()); END IF; END $f$; ",
+    "INSERT INTO @.life VALUES (pg_postmaster_start_time(), clock_timestamp()); END IF; END $f$; ",
     NULL,
 };
 
@@ -171,25 +187,37 @@ static const char *const shared[SQL_STATEMENTS] = {
     [SQL_UNLOCK] = "SELECT pg_advisory_unlock_shared($1::bigint)",
 };
 
-/* One trip that looks where we are and sets what must hold on every link. */
-const char pg_greeting[] =
-    "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('transaction_read_only'), "
-    "to_regclass('@.life') IS NOT NULL, set_config('idle_session_timeout', $1, false), "
-    "set_config('idle_in_transaction_session_timeout', $1, false), "
-    "set_config('client_connection_check_interval', $2, false), "
-    "set_config('tcp_keepalives_idle', $3, false), "
-    "set_config('tcp_keepalives_interval', '1', false), "
-    "set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', $1, false), "
-    "set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false), "
-    "set_config('default_transaction_isolation', 'read committed', false), "
-    "set_config('jit', 'off', false), "
-    "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') "
-    "THEN set_config('synchronous_commit', 'on', false) END";
+/* Functions, operators and types are the server's own, whatever others have put into schemas that
+ * this role or database prefers: one of theirs would be executed with our rights. */
+const char *const pg_settings_first[] = {"SET search_path = pg_catalog, pg_temp",
+                                         "SET statement_timeout = 0", "SET lock_timeout = 0", NULL};
 
-/* How long ago locks may have been forgotten, in ms; NULL: never. No row: just now, by a crash. */
+/* One trip that looks where we are and sets what must hold on every link. */
+#define GREETING(other)                                                                            \
+    "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('transaction_read_only'), "     \
+    "to_regclass('@.life') IS NOT NULL, (extract(epoch FROM clock_timestamp() - "                  \
+    "pg_postmaster_start_time()) * 1000::numeric)::bigint, " PG_STRANGER ", to_regclass('@." other \
+    "') IS NOT NULL, set_config('idle_session_timeout', $1, "                                      \
+    "false), "                                                                                     \
+    "set_config('idle_in_transaction_session_timeout', $1, false), "                               \
+    "set_config('client_connection_check_interval', $2, false), "                                  \
+    "set_config('tcp_keepalives_idle', $3, false), "                                               \
+    "set_config('tcp_keepalives_interval', '1', false), "                                          \
+    "set_config('tcp_keepalives_count', $4, false), set_config('tcp_user_timeout', $1, false), "   \
+    "set_config('default_transaction_isolation', 'read committed', false), "                       \
+    "set_config('jit', 'off', false), "                                                            \
+    "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') "                         \
+    "THEN set_config('synchronous_commit', 'on', false) END"
+
+const char pg_greeting[] = GREETING("stakes");
+const char pg_greeting_lease[] = GREETING("seats");
+
+/* How long ago locks may have been forgotten, in ms; NULL: never. No row: just now, by a crash.
+ * Another start than the one of old is a restart, whatever the clock was then. */
 const char pg_life[] =
-    "SELECT (extract(epoch FROM clock_timestamp() - greatest(since, CASE WHEN born < "
-    "pg_postmaster_start_time() THEN pg_postmaster_start_time() END)) * 1000)::bigint FROM @.life";
+    "SELECT (extract(epoch FROM clock_timestamp() - greatest(since, CASE WHEN born <> "
+    "pg_postmaster_start_time() THEN pg_postmaster_start_time() END)) * 1000::numeric)::bigint "
+    "FROM @.life";
 
 const char pg_revive[] = "SELECT @.revive()";
 
@@ -197,13 +225,17 @@ char *pg_with_schema(const struct pg_settings *s, const char *text)
 {
     size_t width = strlen(s->schema), room = 1;
     for (const char *p = text; *p; p++) {
-        room += *p == '@' ? width : 1;
+        room += *p == '@' || *p == '^' ? width + 2 : 1;
     }
     char *out = malloc(room), *to = out;
     for (const char *p = text; out && *p; p++) {
-        if (*p == '@') {
+        if (*p == '@' || *p == '^') {
+            memcpy(to, "\"", *p == '@');
+            to += *p == '@';
             memcpy(to, s->schema, width);
             to += width;
+            memcpy(to, "\"", *p == '@');
+            to += *p == '@';
         } else {
             *to++ = *p;
         }
@@ -244,6 +276,9 @@ bool pg_statements_make(struct pg_settings *s)
     s->texts[0][SQL_SETUP] = make_setup(s);
     for (int i = 0; i < SQL_STATEMENTS; i++) {
         const char *plain = exclusive[i] ? exclusive[i] : pg_lease_statements[i];
+        if (i == SQL_EXAMINE) {
+            plain = s->lease ? examine_lease : examine_session;
+        }
         if (!copy(&s->texts[0][i], s, plain) || !copy(&s->texts[1][i], s, shared[i])) {
             return false;
         }

@@ -25,10 +25,10 @@
 
 /* Is the session of stake w (of stake s) there? One's own lock would not be in one's own way. */
 #define ALIVE_W                                                                                    \
-    "(w.pid = pg_backend_pid() OR NOT pg_try_advisory_xact_lock_shared(hashtext('@'), "            \
+    "(w.pid = pg_backend_pid() OR NOT pg_try_advisory_xact_lock_shared(hashtext('^'), "            \
     "(w.session % 2147483647)::int))"
 #define ALIVE_S                                                                                    \
-    "(s.pid = pg_backend_pid() OR NOT pg_try_advisory_xact_lock_shared(hashtext('@'), "            \
+    "(s.pid = pg_backend_pid() OR NOT pg_try_advisory_xact_lock_shared(hashtext('^'), "            \
     "(s.session % 2147483647)::int))"
 
 #define WHO_S "s.who || CASE WHEN s.label = '' THEN '' ELSE ' ' || s.label END"
@@ -36,20 +36,22 @@
 /* Ring those who may go now. */
 #define WAKE                                                                                       \
     "CREATE OR REPLACE FUNCTION @.wake(k bigint, now timestamptz) RETURNS void LANGUAGE "          \
-    "plpgsql AS $f$ DECLARE w record; held int; alone bool; rung int := 0; swept int := 0; "       \
+    "plpgsql SET search_path = pg_catalog, pg_temp AS $f$ DECLARE w record; held int; alone "      \
+    "bool; rung int := 0; swept int := 0; "                                                        \
     "BEGIN SELECT count(*), coalesce(bool_or(mode = 0), false) INTO held, alone FROM @.stakes "    \
     "WHERE key = k AND state = 1 AND until > now; FOR w IN SELECT * FROM @.stakes WHERE key = "    \
     "k AND state = 0 ORDER BY place LOOP EXIT WHEN alone OR swept > 50; IF w.until <= now OR "     \
     "NOT " ALIVE_W                                                                                 \
     " THEN DELETE FROM @.stakes WHERE key = k AND owner = w.owner; swept := swept + 1; "           \
     "CONTINUE; END IF; EXIT WHEN w.mode = 0 AND held + rung > 0; EXIT WHEN w.mode = 2 AND held "   \
-    "+ rung >= w.permits; PERFORM pg_notify('@_' || w.pid, k::text); rung := rung + 1; EXIT "      \
+    "+ rung >= w.permits; PERFORM pg_notify('^_' || w.pid, k::text); rung := rung + 1; EXIT "      \
     "WHEN w.mode = 0; END LOOP; END $f$; "
 
 #define ATTEMPT                                                                                    \
     "CREATE OR REPLACE FUNCTION @.attempt(k bigint, n text, m int, p int, o text, sess bigint, "   \
     "wh text, la text, t bigint, q bool, OUT what text, OUT tok bigint, OUT holder text, OUT "     \
-    "holder_token bigint, OUT left_ms bigint, OUT spot int) LANGUAGE plpgsql AS $f$ DECLARE l "    \
+    "holder_token bigint, OUT left_ms bigint, OUT spot int) LANGUAGE plpgsql SET search_path = "   \
+    "pg_catalog, pg_temp AS $f$ DECLARE l "                                                        \
     "record; mine record; w record; h record; now timestamptz; held int; ahead int := 0; stop "    \
     "bool := false; swept int := 0; fits bool; BEGIN LOOP SELECT * INTO l FROM @.locks WHERE "     \
     "key = k FOR UPDATE; EXIT WHEN FOUND; INSERT INTO @.locks (key, name) VALUES (k, n) ON "       \
@@ -94,7 +96,8 @@
 
 #define RELEASE                                                                                    \
     "CREATE OR REPLACE FUNCTION @.release(k bigint, o text, sess bigint, unsure bool, t "          \
-    "bigint) RETURNS bool LANGUAGE plpgsql AS $f$ DECLARE now timestamptz; mine record; BEGIN "    \
+    "bigint) RETURNS bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $f$ DECLARE "  \
+    "now timestamptz; mine record; BEGIN "                                                         \
     "PERFORM FROM @.locks WHERE key = k FOR UPDATE; now := clock_timestamp(); DELETE FROM "        \
     "@.stakes WHERE key = k AND owner = o AND session <= sess RETURNING * INTO mine; IF unsure "   \
     "THEN INSERT INTO @.stakes (key, owner, state, mode, permits, session, who, label, ttl, "      \
@@ -105,7 +108,8 @@
 
 #define RENEW                                                                                      \
     "CREATE OR REPLACE FUNCTION @.renew(sess bigint, keys text, owners text, ttls text) "          \
-    "RETURNS TABLE (o text, what text, tok bigint, by text) LANGUAGE plpgsql AS $f$ BEGIN "        \
+    "RETURNS TABLE (o text, what text, tok bigint, by text) LANGUAGE plpgsql SET search_path = "   \
+    "pg_catalog, pg_temp AS $f$ BEGIN "                                                            \
     "RETURN QUERY WITH a AS (SELECT * FROM unnest(string_to_array(keys, ',')::bigint[], "          \
     "string_to_array(owners, ','), string_to_array(ttls, ',')::bigint[]) AS x (k, ow, t)), "       \
     "u AS (UPDATE @.stakes s SET until = clock_timestamp() + a.t * interval '1 ms', ttl = a.t, "   \
@@ -118,20 +122,21 @@
 
 #define ASK                                                                                        \
     "CREATE OR REPLACE FUNCTION @.ask(k bigint, t bigint, by text, force bool) "                   \
-    "RETURNS TABLE (what text, holder text, left_ms bigint) LANGUAGE plpgsql AS $f$ "              \
+    "RETURNS TABLE (what text, holder text, left_ms bigint) LANGUAGE plpgsql SET search_path = "   \
+    "pg_catalog, pg_temp AS $f$ "                                                                  \
     "DECLARE now timestamptz; s record; BEGIN "                                                    \
     "PERFORM FROM @.locks WHERE key = k FOR UPDATE; now := clock_timestamp(); "                    \
     "FOR s IN SELECT * FROM @.stakes WHERE key = k AND state = 1 AND token = t AND until > now "   \
     "LOOP IF force THEN UPDATE @.stakes SET state = 2, broken = by WHERE key = k AND owner = "     \
     "s.owner; what := 'gone'; "                                                                    \
     "ELSE UPDATE @.stakes SET broken = by WHERE key = k AND owner = s.owner; what := 'asked'; "    \
-    "END IF; PERFORM pg_notify('@_' || s.pid, k::text); "                                          \
+    "END IF; PERFORM pg_notify('^_' || s.pid, k::text); "                                          \
     "holder := " WHO_S "; left_ms := (extract(epoch FROM s.until - now) * 1000)::bigint; "         \
     "RETURN NEXT; END LOOP; "                                                                      \
     "IF what = 'gone' THEN PERFORM @.wake(k, now); END IF; END $f$; "
 
 const char *const pg_lease_statements[SQL_STATEMENTS] = {
-    [SQL_ENLIST] = "SELECT x.n, pg_advisory_lock(hashtext('@'), (x.n % 2147483647)::int) "
+    [SQL_ENLIST] = "SELECT x.n, pg_advisory_lock(hashtext('^'), (x.n % 2147483647)::int) "
                    "FROM (SELECT nextval('@.token') AS n OFFSET 0) x, "
                    "(SELECT count(*) FROM pg_class WHERE oid = '@.stakes'::regclass) y",
     [SQL_ATTEMPT] = "SELECT * FROM @.attempt($1::bigint, $2, $3::int, $4::int, $5, $6::bigint, $7, "
@@ -151,6 +156,7 @@ const char *const pg_lease_statements[SQL_STATEMENTS] = {
 };
 
 const char *const pg_lease_tables[] = {
+    PG_NOT_BESIDE("seats", "session"),
     "IF to_regclass('@.locks') IS NULL THEN "
     "CREATE TABLE @.locks (key bigint PRIMARY KEY, name text NOT NULL, token bigint) "
     "WITH (fillfactor = 70); END IF; "

@@ -40,7 +40,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES_MOST = 6, LOOKS_MOST = 50 };
+enum { TRIES_MOST = 6, LOOKS_MOST = 50, AGAIN_MS = 50 };
 
 static void begin(struct sql_bid *);
 static void wait_for_it(struct sql_bid *);
@@ -92,6 +92,10 @@ static bool is_quarantined(struct sql_bid *b, const struct sql_strand *strand)
 {
     int64_t left_ms = sql_strand_quarantine_ms(strand);
     char reason[400];
+    if (strand->link.unfit) {
+        sql_bid_fail(b, SNIB_EDENIED, 0, strand->link.unfit);
+        return true;
+    }
     if (left_ms == 0) {
         return false;
     }
@@ -265,6 +269,21 @@ static void undo(struct sql_bid *b, enum sql_outcome failure, int code, const ch
     ask(b, SQL_UNLOCK);
 }
 
+/* At once, a few times; who can wait does so after a pause. */
+static void again(struct sql_bid *b)
+{
+    int tries = b->tries;
+    bool pause = b->queued || (b->claim->may_queue && tries > 2);
+    struct snib__result busy = {.status = SNIB__BUSY, .retry_ms = AGAIN_MS};
+    sql_bid_rest(b);
+    if (pause) {
+        sql_bid_answer(b, &busy);
+    } else {
+        b->tries = tries;
+        begin(b);
+    }
+}
+
 static void on_undone(struct sql_bid *b)
 {
     if (b->owes_release || !b->claim) {
@@ -273,9 +292,8 @@ static void on_undone(struct sql_bid *b)
     } else if (b->failure == SQL_ABSENT && b->tries++ < TRIES_MOST) {
         sql_bid_phase(b, SQL_MAKING);
         ask(b, SQL_SETUP);
-    } else if (b->failure == SQL_AGAIN && b->tries++ < TRIES_MOST) {
-        sql_bid_rest(b);
-        begin(b);
+    } else if (b->failure == SQL_AGAIN && (b->queued || b->tries++ < TRIES_MOST)) {
+        again(b);
     } else {
         int code = b->failure == SQL_REFUSED ? b->code : SNIB_EPROTO;
         char why[sizeof b->reason];
@@ -299,7 +317,7 @@ static void on_tried(struct sql_bid *b)
     } else if (b->got) {
         b->since = b->request.sent;
         hold(b);
-    } else if (b->claim->may_queue && b->strand == b->sql->main) {
+    } else if (b->claim->may_queue && !b->strand->link.waits) {
         sql_bid_leave(b);
         wait_for_it(b);
     } else {
@@ -382,6 +400,24 @@ static void on_waited(struct sql_bid *b)
     ask(b, next);
 }
 
+/* That may have lasted. The link on which it was tried need not be the main one any more, and
+ * others live by it: nobody waits there. */
+static void on_made(struct sql_bid *b)
+{
+    if (b->owes_release || !b->claim) {
+        sql_bid_released(b, SNIB__FREED, NULL);
+        sql_bid_rest(b);
+    } else if (b->strand->link.waits) {
+        go_and_wait(b);
+    } else if (b->strand == b->sql->main) {
+        sql_bid_phase(b, SQL_TRYING);
+        ask(b, SQL_TRY);
+    } else {
+        sql_bid_rest(b);
+        begin(b);
+    }
+}
+
 static void on_answered(struct sql_bid *b)
 {
     switch (b->phase) {
@@ -391,19 +427,9 @@ static void on_answered(struct sql_bid *b)
     case SQL_UNDOING:
         on_undone(b);
         return;
-    case SQL_MAKING: {
-        struct sql_strand *strand = b->strand;
-        if (b->owes_release) {
-            sql_bid_released(b, SNIB__FREED, NULL);
-            sql_bid_rest(b);
-        } else if (strand == b->sql->main) {
-            sql_bid_phase(b, SQL_TRYING);
-            ask(b, SQL_TRY);
-        } else {
-            go_and_wait(b);
-        }
+    case SQL_MAKING:
+        on_made(b);
         return;
-    }
     case SQL_ENTERING:
         sql_bid_phase(b, SQL_WAITING);
         ask(b, SQL_WAIT);
@@ -438,10 +464,10 @@ static void on_refused(struct sql_bid *b, enum sql_outcome outcome)
             on_undone(b);
         }
     } else if (b->phase == SQL_MAKING) {
-        bool again = outcome == SQL_AGAIN && b->tries++ < TRIES_MOST && !b->owes_release;
-        if (again) {
+        bool over = b->owes_release || !b->claim;
+        if (outcome == SQL_AGAIN && b->tries++ < TRIES_MOST && !over) {
             ask(b, SQL_SETUP);
-        } else if (b->owes_release) {
+        } else if (over) {
             sql_bid_released(b, SNIB__FREED, NULL);
             sql_bid_rest(b);
         } else {

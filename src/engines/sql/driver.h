@@ -139,6 +139,7 @@ struct sql_link {
     struct snib__list requests;
 
     int64_t quarantine_ns;      /* since it opened: nothing is to be granted before; 0: no */
+    const char *unfit;          /* nothing is to be granted by it at all, and why; NULL: it may */
     struct snib__instant heard; /* when the last answered request was sent */
     unsigned long number;       /* the server's: a pid, a connection id */
     int code, sys;              /* lost: enum snib_code */

@@ -177,6 +177,7 @@ static void on_enlisted(struct sql_request *r, enum sql_outcome outcome)
     }
     if (outcome == SQL_ANSWERED && !made) {
         strand->enlisted = true;
+        strand->sql->pause_ms = 0;
         sql_renewals_send(strand);
         serve_wanting(strand->sql);
     } else if (outcome == SQL_ANSWERED || outcome == SQL_AGAIN) {
@@ -193,7 +194,7 @@ static void on_enlisted(struct sql_request *r, enum sql_outcome outcome)
         char why[sizeof r->reason];
         snprintf(why, sizeof why, "%s", r->reason);
         refuse_wanting(strand->sql, r->code ? r->code : SNIB_EPROTO, 0, why);
-        sql_strand_doom(strand);
+        sql_strand_refuse(strand);
     }
 }
 
@@ -293,6 +294,17 @@ static void stand(struct sql_bid *b)
     }
 }
 
+/* This one was not executed; one before it, which was not answered, may still be. */
+static void refuse(struct sql_bid *b, int code, const char *why)
+{
+    rest(b);
+    if (b->unsure) {
+        sql_bid_say(b, SNIB__UNKNOWN, why);
+    } else {
+        sql_bid_fail(b, code, 0, why);
+    }
+}
+
 static void on_attempt(struct sql_bid *b)
 {
     if (b->leaving) {
@@ -315,11 +327,9 @@ static void on_attempt(struct sql_bid *b)
         rest(b);
         sql_bid_answer(b, &busy);
     } else if (strcmp(b->what, "kinds") == 0) {
-        rest(b);
-        sql_bid_fail(b, SNIB_EKIND, 0, "the name is in use as another kind of lock");
+        refuse(b, SNIB_EKIND, "the name is in use as another kind of lock");
     } else if (strcmp(b->what, "taken") == 0) {
-        rest(b);
-        sql_bid_fail(b, SNIB_EINVAL, 0, "another name has the same key there: take another name");
+        refuse(b, SNIB_EINVAL, "another name has the same key there: take another name");
     } else {
         rest(b);
         sql_bid_say(b, SNIB__UNKNOWN, "asked by an older connection than it was asked by before");
@@ -370,8 +380,7 @@ static void on_refused(struct sql_bid *b, enum sql_outcome outcome)
         sql_bid_released(b, SNIB__UNKNOWN, why);
         rest(b);
     } else {
-        rest(b);
-        sql_bid_fail(b, outcome == SQL_REFUSED ? code : SNIB_EPROTO, 0, why);
+        refuse(b, outcome == SQL_REFUSED ? code : SNIB_EPROTO, why);
     }
 }
 
@@ -438,6 +447,8 @@ static void on_opened(struct sql_strand *strand)
 {
     if (strand == strand->sql->main && is_wanted(strand->sql)) {
         enlist(strand);
+    } else {
+        strand->sql->pause_ms = 0;
     }
 }
 

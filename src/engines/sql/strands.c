@@ -32,7 +32,9 @@ static void on_opened(struct sql_link *link)
     struct sql *s = strand->sql;
     strand->ready = true;
     s->failures = 0;
-    s->pause_ms = 0;
+    if (!s->lease) {
+        s->pause_ms = 0; /* else when it is enlisted */
+    }
     s->greeted++;
     s->told->opened(strand);
 }
@@ -43,6 +45,13 @@ static void forget_main(struct sql *s, const struct sql_strand *strand)
         s->main = NULL;
         s->extra++; /* until it is gone */
     }
+}
+
+static void pause_dialling(struct sql *s)
+{
+    s->pause_ms = s->pause_ms ? 2 * s->pause_ms : PAUSE_MS;
+    s->pause_ms = s->pause_ms > PAUSE_MOST_MS ? PAUSE_MOST_MS : s->pause_ms;
+    s->dial_ns = snib__now().boot_ns + snib__jitter(s->pause_ms) * SNIB__MS;
 }
 
 static void on_lost(struct sql_link *link)
@@ -68,9 +77,7 @@ static void on_lost(struct sql_link *link)
             s->dial_ns = 0; /* the next host, at once */
             return;
         }
-        s->pause_ms = s->pause_ms ? 2 * s->pause_ms : PAUSE_MS;
-        s->pause_ms = s->pause_ms > PAUSE_MOST_MS ? PAUSE_MOST_MS : s->pause_ms;
-        s->dial_ns = snib__now().boot_ns + snib__jitter(s->pause_ms) * SNIB__MS;
+        pause_dialling(s);
     }
     s->told->failed(strand);
 }
@@ -159,6 +166,7 @@ struct sql_strand *sql_strand_extra(struct sql *s)
         if (strand != s->main && snib__list_empty(&strand->bids) && !oldest(strand) &&
             strand->ready) {
             if (is_usable(strand, now)) {
+                strand->link.waits = true; /* one that was the main one is not that again */
                 return strand;
             }
             sql_strand_doom(strand);
@@ -179,6 +187,12 @@ struct sql_strand *sql_strand_extra(struct sql *s)
 void sql_strand_doom(struct sql_strand *strand)
 {
     strand->link.doomed = true;
+}
+
+void sql_strand_refuse(struct sql_strand *strand)
+{
+    pause_dialling(strand->sql);
+    sql_strand_doom(strand);
 }
 
 int64_t sql_strand_quarantine_ms(const struct sql_strand *strand)

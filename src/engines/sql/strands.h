@@ -21,6 +21,9 @@ struct sql_strand *sql_strand_extra(struct sql *);
 /* Close it as soon as nobody is inside. */
 void sql_strand_doom(struct sql_strand *);
 
+/* The same, and the next one is dialled after a pause: the server has no use for us. */
+void sql_strand_refuse(struct sql_strand *);
+
 /* Close it now: from a slot, where nobody is inside. */
 void sql_strand_end(struct sql_strand *);
 
