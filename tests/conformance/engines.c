@@ -257,11 +257,9 @@ static void start_postgres(char *url, size_t size)
     snprintf(url, size, "postgres://snib@127.0.0.1:%d/postgres", postgres.port);
 }
 
-/* Tables are made for every case, by several at a time: that may take a server a while. */
 static void make_postgres_place(char *url, size_t size, const char *server)
 {
-    snprintf(url, size, "%s?timeout=10s&schema=case_%d_%llx", server, (int)getpid(),
-             (long long)check_now_ns());
+    snprintf(url, size, "%s?schema=case_%d_%llx", server, (int)getpid(), (long long)check_now_ns());
 }
 
 static void make_postgres_lease_place(char *url, size_t size, const char *server)
@@ -282,7 +280,7 @@ static void start_mysql(char *url, size_t size)
 
 static void make_mysql_place(char *url, size_t size, const char *server)
 {
-    snprintf(url, size, "%s&timeout=10s&prefix=c%d_%x", server, (int)getpid(),
+    snprintf(url, size, "%s&prefix=c%d_%x", server, (int)getpid(),
              (unsigned)(check_now_ns() / 1000));
 }
 
