@@ -230,12 +230,14 @@ char *pg_with_schema(const struct pg_settings *s, const char *text)
     char *out = malloc(room), *to = out;
     for (const char *p = text; out && *p; p++) {
         if (*p == '@' || *p == '^') {
-            memcpy(to, "\"", *p == '@');
-            to += *p == '@';
+            if (*p == '@') {
+                *to++ = '"';
+            }
             memcpy(to, s->schema, width);
             to += width;
-            memcpy(to, "\"", *p == '@');
-            to += *p == '@';
+            if (*p == '@') {
+                *to++ = '"';
+            }
         } else {
             *to++ = *p;
         }
