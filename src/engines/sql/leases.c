@@ -297,12 +297,12 @@ static void stand(struct sql_bid *b)
 /* This one was not executed; one before it, which was not answered, may still be. */
 static void refuse(struct sql_bid *b, int code, const char *why)
 {
-    rest(b);
     if (b->unsure) {
         sql_bid_say(b, SNIB__UNKNOWN, why);
     } else {
         sql_bid_fail(b, code, 0, why);
     }
+    rest(b);
 }
 
 static void on_attempt(struct sql_bid *b)
