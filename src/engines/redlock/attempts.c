@@ -2,14 +2,19 @@
 /*
  * Rounds: one id, all servers, until a majority has granted it or can no longer.
  *
- *   first attempt     all at once
- *   those who wait    one server first, the same for everybody; the others as soon as that one has
- *                     said yes. A crowd that is told "free" meets there, and only one of it goes
- * on, instead of all of them taking a server each. Who has that one asks those again that are busy,
- * a few times: a release reaches them a moment later. a majority has it, and different tokens the
- * largest is told to all; granted when a majority has that one not granted       given back
- * everywhere, also where no answer came, on the same connections; the id is spent, and the next
- * round has another
+ * First attempt. All at once.
+ *
+ * Those who wait. One server first, the same for everybody, and the others as soon as that one has
+ * said yes: a crowd that is told "free" meets there, and only one of it goes on, instead of all of
+ * them taking a server each. Who has that one asks those again that are busy, a few times: a
+ * release reaches them a moment later. Who was told nothing since its last round asks all at once:
+ * the first server may keep what is over.
+ *
+ * A majority has it, with different tokens. The largest is told to all; granted when a majority has
+ * that one.
+ *
+ * Not granted. Given back everywhere, also where no answer came, on the same connections; the id is
+ * spent, and the next round has another.
  *
  * What a server says while it may not vote is given back there, and counts for nothing.
  */
