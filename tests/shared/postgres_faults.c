@@ -267,17 +267,16 @@ TEST_LIMIT(who_is_cut_off_stops_believing_before_the_next_one_holds, 60)
 
 /* Whatever is lost of an acquire, a wait and a release, nobody is left behind for longer than a
  * lease, and tokens grow. */
-TEST_LIMIT(the_way_is_cut_at_each_step, 120)
+static void cut_at_each_step(int steps, const char *settings, const char *behind_the_proxy)
 {
-    enum { STEPS = 14 };
     struct server pg;
     struct proxy proxy;
     uint64_t last = 0;
     server_postgres(&pg, (const char *const[]){"fsync=off", NULL});
     proxy_start(&proxy, pg.port);
-    snib *other = client_at(pg.port, "ttl=2s");
-    for (int step = 0; step < 2 * STEPS; step++) {
-        snib *client = client_at(proxy.port, "ttl=2s&timeout=1s");
+    snib *other = client_at(pg.port, settings);
+    for (int step = 0; step < 2 * steps; step++) {
+        snib *client = client_at(proxy.port, behind_the_proxy);
         snib_options patient = SNIB_OPTIONS;
         patient.wait_ms = LONG_MS;
         patient.flags |= SNIB_RETRY;
@@ -297,6 +296,16 @@ TEST_LIMIT(the_way_is_cut_at_each_step, 120)
         proxy_heal(&proxy);
     }
     snib_close(other);
+}
+
+TEST_LIMIT(the_way_is_cut_at_each_step, 120)
+{
+    cut_at_each_step(14, "ttl=2s", "ttl=2s&timeout=1s");
+}
+
+TEST_LIMIT(the_way_is_cut_at_each_step_with_mode_lease, 120)
+{
+    cut_at_each_step(10, "mode=lease&ttl=2s", "mode=lease&ttl=2s&timeout=1s");
 }
 
 /* ---- Holders ---------------------------------------------------------------------------- */

@@ -180,35 +180,3 @@ TEST_LIMIT(a_waiter_whose_connection_breaks_is_served_all_the_same, 60)
     CHECK_INT(atomic_load(&h->code), ==, SNIB_OK);
     snib_close(client);
 }
-
-TEST_LIMIT(the_way_is_cut_at_each_step_and_tokens_grow, 120)
-{
-    enum { STEPS = 10 };
-    struct server pg;
-    struct proxy proxy;
-    uint64_t last = 0;
-    server_postgres(&pg, (const char *const[]){"fsync=off", NULL});
-    proxy_start(&proxy, pg.port);
-    snib *other = client_at(pg.port, "mode=lease&ttl=2s");
-    for (int step = 0; step < 2 * STEPS; step++) {
-        snib *client = client_at(proxy.port, "mode=lease&ttl=2s&timeout=1s");
-        snib_options patient = SNIB_OPTIONS;
-        patient.wait_ms = LONG_MS;
-        patient.flags |= SNIB_RETRY;
-        proxy_after(&proxy, step % 2 ? PROXY_TO_SERVER : PROXY_TO_CLIENT, (uint64_t)(step / 2),
-                    PROXY_TURNS, PROXY_THEN_RESET);
-        for (int round = 0; round < 2; round++) {
-            snib_lease *lease = take(client, "name", &patient);
-            CHECK_UINT(snib_token(lease), >, last);
-            last = snib_token(lease);
-            snib_release(&lease, NULL);
-        }
-        snib_lease *next = take(other, "name", NULL);
-        CHECK_UINT(snib_token(next), >, last);
-        last = snib_token(next);
-        give(next);
-        snib_close(client);
-        proxy_heal(&proxy);
-    }
-    snib_close(other);
-}
